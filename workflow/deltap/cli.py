@@ -1,0 +1,135 @@
+"""What every script shares: arguments, log, progress and errors."""
+
+import argparse
+import datetime
+import faulthandler
+import json
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from tqdm import tqdm
+
+from deltap.errors import DeltapError
+from deltap.files import write_json
+
+logger = logging.getLogger("deltap")
+Settings = TypeVar("Settings", bound=BaseModel)
+Item = TypeVar("Item")
+
+# Facts about where a job ran; they go to the side file and never into a result.
+_ENVIRONMENT = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT", "CUDA_VISIBLE_DEVICES", "WORLD_SIZE")
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Return an argument parser with the options that every script has (``--log``)."""
+    result = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    result.add_argument("--log", type=Path, help="write the log here too, and facts about the job beside it (.json)")
+    return result
+
+
+def settings(kind: type[Settings], text: str) -> Settings:
+    """Return the settings given as JSON text, or as the path of a JSON or YAML file.
+
+    Raises DeltapError with one line per wrong key.
+    """
+    try:
+        value = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(Path(text).read_text("utf-8"))
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise DeltapError("\n".join(messages(error, kind))) from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DeltapError(f"--settings: {error}") from None
+
+
+def messages(error: ValidationError, kind: type[BaseModel]) -> list[str]:
+    """Return one line per mistake: the key, what is wrong and, for an unknown key, the nearest valid one."""
+    from deltap.errors import nearest
+
+    lines = []
+    for mistake in error.errors():
+        key = ".".join(str(part) for part in mistake["loc"]) or kind.__name__
+        if mistake["type"] == "extra_forbidden":
+            lines.append(f"{key}: unknown key{nearest(str(mistake['loc'][-1]), _fields(kind, mistake['loc'][:-1]))}")
+        elif mistake["type"] == "missing":
+            lines.append(f"{key}: missing")
+        else:
+            lines.append(f"{key}: {mistake['msg'].removeprefix('Value error, ')} (found: {mistake['input']!r})")
+    return lines
+
+
+def _fields(kind: Any, location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys that are valid at ``location`` inside the settings class ``kind``."""
+    for part in location:
+        if not isinstance(part, str) or part not in kind.model_fields:
+            continue
+        annotation = kind.model_fields[part].annotation
+        arguments = [annotation, *getattr(annotation, "__args__", ())]
+        nested = [item for item in arguments if isinstance(item, type) and issubclass(item, BaseModel)]
+        kind = nested[0] if nested else kind
+    return list(kind.model_fields)
+
+
+def progress(items: Iterable[Item], description: str, total: int | None = None, unit: str = "it") -> "tqdm[Item]":
+    """Return ``items`` with a progress bar on standard error; off the terminal it prints a line every 10 seconds."""
+    terminal = sys.stderr.isatty()
+    return tqdm(items, desc=description, total=total, unit=unit, mininterval=0.2 if terminal else 10, ascii=not terminal)
+
+
+def run(main: Callable[[argparse.Namespace], None], arguments: argparse.ArgumentParser) -> None:
+    """Parse the command line, call ``main`` with it, and exit with its status.
+
+    A `DeltapError` is printed as one message and exits with 1; anything else leaves its traceback in the log too.
+    """
+    options = arguments.parse_args()
+    _start_log(options.log)
+    started = datetime.datetime.now(datetime.UTC)
+    status = 1
+    try:
+        main(options)
+        status = 0
+    except DeltapError as error:
+        logger.error("error: %s", error)
+    except KeyboardInterrupt:
+        logger.error("interrupted")
+        status = 130
+    except Exception:
+        logger.exception("unexpected error; this is a bug of deltap, or a broken installation:")
+    finally:
+        if options.log:
+            write_json(options.log.with_suffix(".json"), _job(started, status))
+    sys.exit(status)
+
+
+def _start_log(path: Path | None) -> None:
+    logger.setLevel(logging.INFO)
+    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(path, mode="w", encoding="utf-8"))
+        faulthandler.enable(open(path, "a"))  # noqa: SIM115, PTH123 - stays open for a crash
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+
+
+def _job(started: datetime.datetime, status: int) -> dict[str, Any]:
+    ended = datetime.datetime.now(datetime.UTC)
+    return {
+        "command": sys.argv,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": started.isoformat(timespec="seconds"),
+        "ended": ended.isoformat(timespec="seconds"),
+        "seconds": round((ended - started).total_seconds(), 3),
+        "status": status,
+        **{name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+    }

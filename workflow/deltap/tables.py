@@ -1,0 +1,242 @@
+"""The tables of a run: their columns, declared once, and how they are read and written.
+
+Every table is a Parquet file whose schema is one of the constants below. A file carries the provenance of what
+made it, and the labels that figures show, as JSON in its metadata (key ``deltap``).
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltap.errors import DeltapError
+from deltap.files import whole
+
+METADATA_KEY = b"deltap"
+
+_string, _int, _float, _bool = pa.string(), pa.int32(), pa.float64(), pa.bool_()
+_name = pa.dictionary(pa.int32(), pa.string())  # few distinct values over many rows
+
+
+def _schema(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema([pa.field(name, kind) for name, kind in columns.items()])
+
+
+# A piece of text: characters start … end - 1.
+SPAN = pa.struct({"start": _int, "end": _int, "text": _string})
+
+# One row per question of a data set, in the order of ``hash``.
+QUESTIONS = _schema(
+    question_id=_string,
+    dataset=_string,
+    question=_string,
+    gold_answers=pa.list_(_string),  # the first is the preferred one
+    subject=_string,  # null where the data set does not name it
+    property=_string,
+    popularity=_float,
+    question_type=_string,
+    split=_string,  # train, validation or test
+    hash=_string,  # 16 hexadecimal digits; decides sample and shard
+    extra=_string,  # the source row's other fields, as JSON
+)
+
+# One row per question that a model was asked, with what it said and what is read and cut.
+ANSWERS = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    question_id=_string,
+    split=_string,
+    question=_string,
+    gold_answers=pa.list_(_string),
+    answer=_string,  # stripped
+    answer_ids=pa.list_(_int),  # the generated token ids, up to the last one that holds a character of the answer
+    prompt_tokens=_int,
+    exact_question=pa.list_(SPAN),  # E_Q, offsets in ``question``
+    exact_question_source=_string,  # who found it
+    exact_question_tokens=pa.list_(_int),  # positions in prompt + answer
+    exact_question_token_text=pa.list_(_string),  # byte-level tokens may hold more than the span
+    exact_answer=SPAN,  # E_A, offsets in ``answer``
+    exact_answer_source=_string,
+    exact_answer_tokens=pa.list_(_int),
+    exact_answer_token_text=pa.list_(_string),
+    exclusion=_string,  # null, or why the sample has no activations
+    clean_row=_int,  # row in the shard's clean tensors, null where excluded
+    knockout_row=_int,  # row in the shard's knockout tensors, test samples only
+)
+
+# The answers of all shards, with their labels.
+LABELS = pa.schema(
+    [
+        *ANSWERS,
+        *_schema(
+            shard=_int,  # whose tensors the rows count in
+            label=_string,  # truthful, hallucinated or abstained
+            matched_alias=_string,  # the gold answer that was found
+            echo=_bool,  # every gold answer that matched already stands in the question
+            label_by_containment=_string,  # what "contained anywhere in the answer" says
+        ),
+    ]
+)
+
+# One row per probe and split.
+PROBES = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    site=_name,
+    position=_name,
+    layer=_int,
+    split=_name,
+    auroc=_float,
+    accuracy=_float,
+    n_truthful=_int,
+    n_hallucinated=_int,
+    regularisation=_float,  # the chosen C (logistic) or weight decay (mlp)
+    converged=_bool,
+)
+
+# One row per test sample and probe.
+ANCHORS = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    site=_name,
+    position=_name,
+    layer=_int,
+    question_id=_string,
+    label=_name,
+    p_clean=pa.float32(),  # probability of truthful
+    p_knockout=pa.float32(),
+    predicted=_name,
+    predicted_knockout=_name,
+    flips=_bool,
+    k_star=_int,
+    anchor_reference=_name,  # the anchor at layer k_star
+)
+
+# The tidy table: one row per grouping, test sample, layer, site and position.
+DELTA_P = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    grouping=_name,  # per_layer or reference
+    anchor=_name,  # q_anchored or a_anchored
+    site=_name,
+    position=_name,
+    layer=_int,
+    question_id=_string,
+    label=_name,
+    predicted=_name,
+    p_clean=pa.float32(),
+    p_knockout=pa.float32(),
+    delta_p=pa.float32(),  # percentage points, for the configured reference class
+)
+
+# Mean ΔP and its interval.
+SUMMARY = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    grouping=_name,
+    anchor=_name,
+    site=_name,
+    position=_name,
+    layer=_int,
+    n=_int,
+    mean=_float,  # null where n = 0
+    ci_low=_float,  # null where n < 2
+    ci_high=_float,
+)
+
+SCHEMAS = {
+    "questions": QUESTIONS,
+    "answers": ANSWERS,
+    "labels": LABELS,
+    "probes": PROBES,
+    "anchors": ANCHORS,
+    "delta_p": DELTA_P,
+    "summary": SUMMARY,
+}
+
+
+def write_table(path: str | Path, rows: pa.Table | Iterable[dict[str, Any]], schema: pa.Schema, metadata: dict) -> None:
+    """Write ``rows`` (a table, or one mapping per row) as a whole Parquet file with the given schema.
+
+    ``metadata`` is any JSON mapping (``provenance``, ``labels``). The same rows and metadata give the same bytes.
+    """
+    write_batches(path, [rows if isinstance(rows, pa.Table) else _table(rows, schema)], schema, metadata)
+
+
+def write_batches(path: str | Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict) -> None:
+    """Write tables one after another into one whole Parquet file, without holding them together in memory."""
+    schema = schema.with_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()})
+    with whole(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table.select(schema.names).cast(schema))
+
+
+def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def read_table(path: str | Path, schema: pa.Schema, columns: list[str] | None = None) -> pa.Table:
+    """Read a table and check its columns against ``schema``.
+
+    Raises DeltapError that names the file when it cannot be read, or lacks a column, or has one of another type.
+    """
+    check_schema(path, schema)
+    return pq.read_table(path, columns=columns)
+
+
+def iterate_table(path: str | Path, schema: pa.Schema, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """Yield the row groups of a table one by one, after the check of `read_table`."""
+    check_schema(path, schema)
+    with pq.ParquetFile(path) as file:
+        for index in range(file.num_row_groups):
+            yield file.read_row_group(index, columns=columns)
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """Return the ``deltap`` metadata of a Parquet file, or an empty mapping where there is none."""
+    return json.loads((_read_schema(path).metadata or {}).get(METADATA_KEY, b"{}"))
+
+
+def _read_schema(path: str | Path) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except FileNotFoundError:
+        raise DeltapError(f"{path}: no such table") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DeltapError(f"{path}: not a readable Parquet file ({error}); delete it and run snakemake again") from None
+
+
+def check_schema(path: str | Path, schema: pa.Schema) -> None:
+    """Raise DeltapError unless the Parquet file ``path`` has every column of ``schema`` with a compatible type."""
+    found = _read_schema(path)
+    missing = [name for name in schema.names if name not in found.names]
+    if missing:
+        raise DeltapError(f"{path}: missing columns {', '.join(missing)} (found: {', '.join(found.names)})")
+    wrong = [
+        f"{field.name} is {found.field(field.name).type}, expected {field.type}"
+        for field in schema
+        if not _compatible(found.field(field.name).type, field.type)
+    ]
+    if wrong:
+        raise DeltapError(f"{path}: {'; '.join(wrong)}")
+
+
+def _compatible(found: pa.DataType, expected: pa.DataType) -> bool:
+    plain_found = found.value_type if pa.types.is_dictionary(found) else found
+    plain_expected = expected.value_type if pa.types.is_dictionary(expected) else expected
+    return any(
+        test(plain_found) and test(plain_expected)
+        for test in (pa.types.is_integer, pa.types.is_floating, _is_text)
+    ) or plain_found.equals(plain_expected)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
