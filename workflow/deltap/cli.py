@@ -8,6 +8,7 @@ import logging
 import os
 import socket
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
-from deltap.errors import DeltapError
+from deltap.errors import DeltapError, nearest
 from deltap.files import write_json
 
 logger = logging.getLogger("deltap")
@@ -24,7 +25,13 @@ Settings = TypeVar("Settings", bound=BaseModel)
 Item = TypeVar("Item")
 
 # Facts about where a job ran; they go to the side file and never into a result.
-_ENVIRONMENT = ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_RESTART_COUNT", "CUDA_VISIBLE_DEVICES", "WORLD_SIZE")
+_ENVIRONMENT = (
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NODELIST",
+    "SLURM_RESTART_COUNT",
+    "CUDA_VISIBLE_DEVICES",
+    "WORLD_SIZE",
+)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -32,7 +39,9 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    result.add_argument("--log", type=Path, help="write the log here too, and facts about the job beside it (.json)")
+    result.add_argument(
+        "--log", type=Path, help="write the log here too, and facts about the job beside it (.json)"
+    )
     return result
 
 
@@ -42,7 +51,11 @@ def settings(kind: type[Settings], text: str) -> Settings:
     Raises DeltapError with one line per wrong key.
     """
     try:
-        value = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(Path(text).read_text("utf-8"))
+        value = (
+            json.loads(text)
+            if text.lstrip().startswith("{")
+            else yaml.safe_load(Path(text).read_text("utf-8"))
+        )
         return kind.model_validate(value)
     except ValidationError as error:
         raise DeltapError("\n".join(messages(error, kind))) from None
@@ -52,17 +65,19 @@ def settings(kind: type[Settings], text: str) -> Settings:
 
 def messages(error: ValidationError, kind: type[BaseModel]) -> list[str]:
     """Return one line per mistake: the key, what is wrong and, for an unknown key, the nearest valid one."""
-    from deltap.errors import nearest
-
     lines = []
     for mistake in error.errors():
         key = ".".join(str(part) for part in mistake["loc"]) or kind.__name__
         if mistake["type"] == "extra_forbidden":
-            lines.append(f"{key}: unknown key{nearest(str(mistake['loc'][-1]), _fields(kind, mistake['loc'][:-1]))}")
+            lines.append(
+                f"{key}: unknown key{nearest(str(mistake['loc'][-1]), _fields(kind, mistake['loc'][:-1]))}"
+            )
         elif mistake["type"] == "missing":
             lines.append(f"{key}: missing")
         else:
-            lines.append(f"{key}: {mistake['msg'].removeprefix('Value error, ')} (found: {mistake['input']!r})")
+            lines.append(
+                f"{key}: {mistake['msg'].removeprefix('Value error, ')} (found: {mistake['input']!r})"
+            )
     return lines
 
 
@@ -78,10 +93,25 @@ def _fields(kind: Any, location: tuple[int | str, ...]) -> list[str]:
     return list(kind.model_fields)
 
 
-def progress(items: Iterable[Item], description: str, total: int | None = None, unit: str = "it") -> "tqdm[Item]":
+def progress(
+    items: Iterable[Item], description: str, total: int | None = None, unit: str = "it"
+) -> "tqdm[Item]":
     """Return ``items`` with a progress bar on standard error; off the terminal it prints a line every 10 seconds."""
     terminal = sys.stderr.isatty()
-    return tqdm(items, desc=description, total=total, unit=unit, mininterval=0.2 if terminal else 10, ascii=not terminal)
+    return tqdm(
+        items,
+        desc=description,
+        total=total,
+        unit=unit,
+        mininterval=0.2 if terminal else 10,
+        dynamic_ncols=True,
+    )
+
+
+def counts(names: Iterable[str]) -> str:
+    """Return how often each name occurs, such as ``": empty_answer 3, truncated_answer 1"``, or "" for none."""
+    found = Counter(names).most_common()
+    return ": " + ", ".join(f"{name} {number}" for name, number in found) if found else ""
 
 
 def run(main: Callable[[argparse.Namespace], None], arguments: argparse.ArgumentParser) -> None:

@@ -11,7 +11,16 @@ from deltap.files import digest
 
 PACKAGE = Path(__file__).parent
 # The libraries that numbers may depend on.
-_LIBRARIES = ("numpy", "pyarrow", "safetensors", "scikit-learn", "scipy", "tokenizers", "torch", "transformers")
+_LIBRARIES = (
+    "numpy",
+    "pyarrow",
+    "safetensors",
+    "scikit-learn",
+    "scipy",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
 
 
 @cache

@@ -18,8 +18,11 @@ Site = Literal["attn", "mlp", "resid"]
 Position = Literal["last", "exact_answer_last", "before_exact_answer"]
 Anchor = Literal["q_anchored", "a_anchored"]
 Grouping = Literal["per_layer", "reference"]
+Extractor = Literal["auto", "fields", "rules"]
 ReferenceClass = Literal["predicted", "predicted_at_reference", "truthful", "gold"]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="A slug: it becomes part of paths.")]
+Name = Annotated[
+    str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="A slug: it becomes part of paths.")
+]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -101,7 +104,9 @@ class InferenceSettings(Section):
     shards: int = Field(1, ge=1)
     """Jobs per model and data set."""
     sites: tuple[Site, ...] = Field(("attn", "mlp"), min_length=1)
-    positions: tuple[Position, ...] = Field(("last", "exact_answer_last", "before_exact_answer"), min_length=1)
+    positions: tuple[Position, ...] = Field(
+        ("last", "exact_answer_last", "before_exact_answer"), min_length=1
+    )
     chunk_questions: int = Field(128, ge=1)
     """Questions per chunk of the store: what a killed job loses at most."""
 
@@ -164,12 +169,9 @@ class Source(Section):
         return self
 
 
-class ModelEntry(Section):
-    """A model: where it comes from, how it is asked and what it needs."""
+class ModelSettings(Section):
+    """What of a model's entry its numbers depend on, or may depend on."""
 
-    label: str
-    """What figures show."""
-    source: Source
     kind: Literal["base", "chat"]
     """base: few-shot prompt; chat: the model's own chat template."""
     thinking: bool = False
@@ -177,17 +179,25 @@ class ModelEntry(Section):
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     engine: Literal["single"] = "single"
-    gpus: int = Field(1, ge=0)
     threads: int = Field(1, ge=1)
-    """Torch threads on the CPU; numbers may depend on it, so it is set here and not by the scheduler."""
-    memory_mb: int = Field(16000, ge=1)
-    """Host memory."""
-    walltime_minutes: int = Field(240, ge=1)
+    """Torch threads on the CPU; set here and not by the scheduler, because rounding depends on it."""
     batch_tokens: int = Field(8192, ge=1)
     """Tokens of one forward pass at most."""
     max_new_tokens: int = Field(32, ge=1)
+
+
+class ModelEntry(ModelSettings):
+    """A model: where it comes from, how it is asked and what it needs."""
+
+    label: str
+    """What figures show."""
+    source: Source
     prompt: PromptSettings | None = None
     """Instead of the run's."""
+    gpus: int = Field(1, ge=0)
+    memory_mb: int = Field(16000, ge=1)
+    """Host memory of its jobs."""
+    walltime_minutes: int = Field(240, ge=1)
 
 
 class DatasetEntry(Section):
@@ -221,14 +231,20 @@ class FigureEntry(Section):
     grouping: Grouping | None = "per_layer"
     formats: tuple[Literal["png", "pdf", "svg"], ...] = ("png", "pdf", "svg")
     palette: str = "tab10"
-    """A seaborn or matplotlib palette of at least eight colours."""
+    """A seaborn or matplotlib palette: data set i has its colour 2i for Q-Anchored and 2i + 1 for A-Anchored.
+    Where it has too few colours, ``tab20`` (up to ten data sets) or ``husl`` takes its place."""
+    redundant: bool = False
+    """Markers tell the data sets apart too, for print without colour and for colour-blind readers."""
+    show_n: bool = False
+    """The legend tells of how many samples the means are, least to most over panels and layers."""
     columns: int = Field(4, ge=1)
-    """Columns of the legend."""
+    """Columns of the legend at most; fewer where the width does not suffice."""
     width: float = Field(7.0, gt=0)
     """Inches."""
     height: float = Field(3.2, gt=0)
-    y_min: float | None = None
-    """Null: −100, or down to the data where ``y_from_data`` is set."""
+    """Inches, for up to four models; more models wrap to further rows, which make the figure higher."""
+    y_min: float | None = -100
+    """Lower end of the ΔP axis; null: down to the data. Both ends move outwards where data lie beyond."""
     y_max: float = 20
 
 
@@ -239,7 +255,7 @@ class RunSettings(Section):
     """Results go to ``<results>/<run>/``."""
     models: tuple[str, ...] = Field(min_length=1)
     datasets: tuple[str, ...] = Field(min_length=1)
-    extractors: tuple[Literal["auto", "fields", "rules"], ...] = ("auto",)
+    extractors: tuple[Extractor, ...] = Field(("auto",), min_length=1)
     """Who finds the exact tokens. ``auto``: the data set's fields where it has them, else rules."""
     anchors: tuple[Anchor, ...] = Field(ANCHORS, min_length=1)
     groupings: tuple[Grouping, ...] = Field(GROUPINGS, min_length=1)
@@ -256,3 +272,49 @@ class RunSettings(Section):
     """Further files of model definitions, beside ``config/models.yaml``."""
     dataset_files: tuple[str, ...] = ()
     figure_files: tuple[str, ...] = ()
+
+
+# What each stage's script takes as --settings: the parts of a run that the stage depends on, and nothing else.
+
+
+class QuestionsStage(Section):
+    """Settings of ``scripts/questions.py``."""
+
+    dataset: Name
+    entry: DatasetEntry
+    questions: QuestionSettings
+    examples: tuple[Example, ...]
+    """Few-shot examples of the run's models; questions that equal one are left out."""
+
+
+class InferenceStage(Section):
+    """Settings of ``scripts/inference.py``."""
+
+    model: Name
+    dataset: Name
+    extractor: Extractor
+    entry: ModelSettings
+    prompt: PromptSettings
+    inference: InferenceSettings
+
+
+class LabelsStage(Section):
+    """Settings of ``scripts/labels.py``."""
+
+    labels: LabelSettings
+
+
+class ProbesStage(Section):
+    """Settings of ``scripts/probes.py``."""
+
+    probe: ProbeSettings
+    sites: tuple[Site, ...]
+    positions: tuple[Position, ...]
+
+
+class DeltaPStage(Section):
+    """Settings of ``scripts/delta_p.py``."""
+
+    anchor: Anchor
+    groupings: tuple[Grouping, ...]
+    reference_class: ReferenceClass

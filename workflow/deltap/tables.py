@@ -53,7 +53,9 @@ ANSWERS = _schema(
     question=_string,
     gold_answers=pa.list_(_string),
     answer=_string,  # stripped
-    answer_ids=pa.list_(_int),  # the generated token ids, up to the last one that holds a character of the answer
+    answer_ids=pa.list_(
+        _int
+    ),  # the generated token ids, up to the last one that holds a character of the answer
     prompt_tokens=_int,
     exact_question=pa.list_(SPAN),  # E_Q, offsets in ``question``
     exact_question_source=_string,  # who found it
@@ -163,7 +165,9 @@ SCHEMAS = {
 }
 
 
-def write_table(path: str | Path, rows: pa.Table | Iterable[dict[str, Any]], schema: pa.Schema, metadata: dict) -> None:
+def write_table(
+    path: str | Path, rows: pa.Table | Iterable[dict[str, Any]], schema: pa.Schema, metadata: dict
+) -> None:
     """Write ``rows`` (a table, or one mapping per row) as a whole Parquet file with the given schema.
 
     ``metadata`` is any JSON mapping (``provenance``, ``labels``). The same rows and metadata give the same bytes.
@@ -192,7 +196,9 @@ def read_table(path: str | Path, schema: pa.Schema, columns: list[str] | None = 
     return pq.read_table(path, columns=columns)
 
 
-def iterate_table(path: str | Path, schema: pa.Schema, columns: list[str] | None = None) -> Iterator[pa.Table]:
+def iterate_table(
+    path: str | Path, schema: pa.Schema, columns: list[str] | None = None
+) -> Iterator[pa.Table]:
     """Yield the row groups of a table one by one, after the check of `read_table`."""
     check_schema(path, schema)
     with pq.ParquetFile(path) as file:
@@ -205,13 +211,20 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     return json.loads((_read_schema(path).metadata or {}).get(METADATA_KEY, b"{}"))
 
 
+def read_columns(path: str | Path) -> list[str]:
+    """Return the names of a Parquet file's columns."""
+    return _read_schema(path).names
+
+
 def _read_schema(path: str | Path) -> pa.Schema:
     try:
         return pq.read_schema(path)
     except FileNotFoundError:
         raise DeltapError(f"{path}: no such table") from None
     except (OSError, pa.ArrowInvalid) as error:
-        raise DeltapError(f"{path}: not a readable Parquet file ({error}); delete it and run snakemake again") from None
+        raise DeltapError(
+            f"{path}: not a readable Parquet file ({error}); delete it and run snakemake again"
+        ) from None
 
 
 def check_schema(path: str | Path, schema: pa.Schema) -> None:

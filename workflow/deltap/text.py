@@ -29,3 +29,16 @@ def contains(text: str, phrase: str) -> bool:
     """
     wanted = normalise(phrase)
     return bool(wanted) and f" {wanted} " in f" {normalise(text)} "
+
+
+def is_unspaced(character: str) -> bool:
+    """Tell whether ``character`` belongs to a script written without blanks, where it counts as a word."""
+    return bool(_UNSPACED.match(character))
+
+
+def is_boundary(text: str, index: int) -> bool:
+    """Tell whether a word may begin or end before ``text[index]``."""
+    around = text[index - 1 : index + 1] if 0 < index < len(text) else ""
+    return not around or any(
+        unicodedata.category(character)[0] not in "LNM" or is_unspaced(character) for character in around
+    )

@@ -1,0 +1,33 @@
+"""Read a question set, leave out what cannot be asked, sample and split it: one table of questions."""
+
+import argparse
+from pathlib import Path
+
+from deltap.cli import parser, run, settings
+from deltap.files import file_sha256
+from deltap.provenance import provenance
+from deltap.questions.build import question_table
+from deltap.settings import QuestionsStage
+from deltap.tables import QUESTIONS, write_table
+
+
+def main(options: argparse.Namespace) -> None:
+    """Write the questions of one data set to ``options.out``."""
+    stage = settings(QuestionsStage, options.settings)
+    rows, counts = question_table(stage)
+    described, facts = stage.model_dump(mode="json"), {}
+    if stage.entry.path:
+        # The file's content decides the table, and not the folder in which it lies.
+        described["entry"]["path"] = Path(stage.entry.path).name
+        facts["file_sha256"] = file_sha256(stage.entry.path)
+    metadata = {"provenance": provenance(__file__, described, **facts), "counts": counts}
+    write_table(options.out, rows, QUESTIONS, metadata)
+
+
+if __name__ == "__main__":
+    arguments = parser(__doc__)
+    arguments.add_argument(
+        "--settings", required=True, help="QuestionsStage as JSON, or a JSON or YAML file of it"
+    )
+    arguments.add_argument("--out", type=Path, required=True, help="the table of questions (Parquet)")
+    run(main, arguments)

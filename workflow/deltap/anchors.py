@@ -1,0 +1,63 @@
+"""Anchors: whether a test sample's verdict flips when attention from the exact question tokens is cut."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from deltap.probes import Probe
+from deltap.tensors import ActivationFiles
+
+CLASSES = np.array(["hallucinated", "truthful"])
+NAMES = np.array(["a_anchored", "q_anchored"])
+
+
+def predicted(probability: np.ndarray) -> np.ndarray:
+    """Return the class that a probability of ``truthful`` predicts; 0.5 counts as truthful."""
+    return CLASSES[(probability >= 0.5).astype(int)]
+
+
+def anchor(flips: np.ndarray) -> np.ndarray:
+    """Return ``q_anchored`` where the predicted class flips under knockout, else ``a_anchored``."""
+    return NAMES[flips.astype(int)]
+
+
+def anchors(
+    probes: list[Probe],
+    clean: ActivationFiles,
+    knockout: ActivationFiles,
+    samples: dict[str, np.ndarray],
+    k_star: int,
+    constants: dict[str, str],
+) -> pa.Table:
+    """Return the ANCHORS rows of one site and position: layer by layer, the test samples in their given order.
+
+    ``probes`` has one probe for each layer. ``samples`` holds for each test sample ``question_id``, ``label``, and
+    its rows in the two passes, ``clean_row`` and ``knockout_row``. ``constants`` are the other columns.
+
+    A sample is Q-Anchored at layer k if the class that the probe of layer k predicts differs between the passes.
+    """
+    p_clean = np.stack(
+        [p.probability(clean.layer(k).numpy()[samples["clean_row"]]) for k, p in enumerate(probes)]
+    )
+    p_knockout = np.stack(
+        [p.probability(knockout.layer(k).numpy()[samples["knockout_row"]]) for k, p in enumerate(probes)]
+    )
+    # The table stores single precision; classes are taken from what it stores, so that it never contradicts itself.
+    p_clean, p_knockout = p_clean.astype(np.float32), p_knockout.astype(np.float32)
+    flips = predicted(p_clean) != predicted(p_knockout)
+    layers, count = p_clean.shape
+    columns: dict[str, Any] = {
+        **{name: np.repeat(value, layers * count) for name, value in constants.items()},
+        "layer": np.repeat(np.arange(layers), count),
+        "question_id": np.tile(samples["question_id"], layers),
+        "label": np.tile(samples["label"], layers),
+        "p_clean": p_clean.ravel(),
+        "p_knockout": p_knockout.ravel(),
+        "predicted": predicted(p_clean).ravel(),
+        "predicted_knockout": predicted(p_knockout).ravel(),
+        "flips": flips.ravel(),
+        "k_star": np.repeat(k_star, layers * count),
+        "anchor_reference": np.tile(anchor(flips[k_star]), layers),
+    }
+    return pa.table(columns)

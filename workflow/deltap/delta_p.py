@@ -1,0 +1,97 @@
+"""ΔP: how far a probe's probability moves when attention from the exact question tokens is cut."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from deltap.anchors import anchor
+from deltap.settings import ANCHORS, GROUPINGS, BootstrapSettings, DeltaPStage
+from deltap.statistics import group_mean, resampling_counts
+from deltap.tables import DELTA_P, SUMMARY
+
+_SERIES = ["model", "dataset", "extractor"]
+
+
+def delta_p(
+    p_clean: np.ndarray, p_knockout: np.ndarray, reference_is_truthful: np.ndarray | bool
+) -> np.ndarray:
+    """Return ΔP = 100 · (P_knockout(c) - P_clean(c)) in percentage points, for the reference class c.
+
+    Arguments are probabilities of ``truthful`` and whether c is ``truthful``; any shapes that broadcast.
+    """
+    change = 100.0 * (np.asarray(p_knockout, dtype=np.float64) - np.asarray(p_clean, dtype=np.float64))
+    return np.where(reference_is_truthful, change, -change)
+
+
+def tidy(anchors: pa.Table, stage: DeltaPStage) -> pa.Table:
+    """Return the DELTA_P rows of one anchor, for each configured grouping, from the ANCHORS of one model and data set."""
+    frame = anchors.to_pandas()
+    frame["delta_p"] = delta_p(
+        frame["p_clean"].to_numpy(), frame["p_knockout"].to_numpy(), _reference(frame, stage)
+    )
+    per_grouping = {
+        "per_layer": anchor(frame["flips"].to_numpy()),
+        "reference": frame["anchor_reference"].astype(str).to_numpy(),
+    }
+    parts = [
+        frame[per_grouping[grouping] == stage.anchor].assign(grouping=grouping, anchor=stage.anchor)
+        for grouping in stage.groupings
+    ]
+    return pa.Table.from_pandas(pd.concat(parts)[DELTA_P.names], DELTA_P, preserve_index=False)
+
+
+def _reference(frame: pd.DataFrame, stage: DeltaPStage) -> np.ndarray:
+    """Return for each row whether the reference class is ``truthful``."""
+    match stage.reference_class:
+        case "truthful":
+            return np.ones(len(frame), dtype=bool)
+        case "gold":
+            return (frame["label"] == "truthful").to_numpy()
+        case "predicted":
+            return (frame["predicted"] == "truthful").to_numpy()
+        case "predicted_at_reference":
+            keys = ["site", "position", "question_id"]
+            at_reference = frame[frame["layer"] == frame["k_star"]].set_index(keys)["predicted"]
+            found = at_reference.reindex(pd.MultiIndex.from_frame(frame[keys].astype(str)))
+            return (found == "truthful").to_numpy()
+
+
+def summarise(table: pa.Table, settings: BootstrapSettings) -> pa.Table:
+    """Return mean ΔP with its interval (SUMMARY) for every group and layer of a DELTA_P table.
+
+    The bootstrap draws from the samples of a model and data set, over both anchors. Every anchor is listed at every
+    layer, with n = 0 where it has no sample.
+    """
+    frame = table.to_pandas(split_blocks=True, categories=[])
+    rows: list[dict[str, Any]] = []
+    for series, samples in frame.groupby(_SERIES, sort=False, observed=True):
+        ids = np.unique(samples["question_id"].to_numpy(dtype=str))
+        counts = resampling_counts(len(ids), settings)
+        for group, part in samples.groupby(["grouping", "site", "position"], sort=False, observed=True):
+            layers = np.arange(part["layer"].max() + 1)
+            for name in (name for name in ANCHORS if name in set(samples["anchor"])):
+                chosen = part[part["anchor"] == name]
+                where = (
+                    np.searchsorted(ids, chosen["question_id"].to_numpy(dtype=str)),
+                    chosen["layer"].to_numpy(),
+                )
+                values = np.zeros((len(ids), len(layers)))
+                member = np.zeros((len(ids), len(layers)), dtype=bool)
+                values[where], member[where] = chosen["delta_p"], True
+                statistics = zip(layers, *group_mean(values, member, counts, settings.level), strict=True)
+                key = dict(zip([*_SERIES, "grouping", "site", "position"], [*series, *group], strict=True))
+                rows += [
+                    {
+                        **key,
+                        "anchor": name,
+                        "layer": layer,
+                        "n": n,
+                        "mean": mean,
+                        "ci_low": low,
+                        "ci_high": high,
+                    }
+                    for layer, n, mean, low, high in statistics
+                ]
+    return pa.Table.from_pandas(pd.DataFrame(rows, columns=SUMMARY.names), SUMMARY, preserve_index=False)

@@ -1,0 +1,247 @@
+"""The inference job: what a model answers, and its activations, clean and under knockout.
+
+One job loads one model once and treats one shard of one data set: answers, exact tokens, the clean pass of all
+samples and the knockout pass of the test samples. Everything it computes goes to the store in chunks first; the shard's
+files are then put together from the chunks.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from deltap.errors import DeltapError
+from deltap.exact.answer import exact_answer
+from deltap.exact.question import Found, exact_question
+from deltap.exact.spans import Span, tokens_of_span
+from deltap.models.answers import Answer, read_answer
+from deltap.models.engine import Engine
+from deltap.models.prompts import Prompt, Prompter
+from deltap.settings import InferenceStage
+from deltap.store import Store, read_rows, read_tensor
+from deltap.tensors import write_activations
+
+logger = logging.getLogger("deltap")
+
+Question = dict[str, Any]
+"""A row of the QUESTIONS table."""
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A question put to the model, with its exact question tokens."""
+
+    question: Question
+    prompt: Prompt
+    found: Found | None
+    cut: list[int]
+    """Positions of E_Q in the prompt."""
+
+
+class Inference:
+    """Answers questions with one model and reads its activations."""
+
+    def __init__(
+        self, engine: Engine, tokenizer: Any, prompter: Prompter, ends: set[int], stage: InferenceStage
+    ) -> None:
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.prompter = prompter
+        self.ends = ends
+        self.stage = stage
+
+    def prepare(self, questions: Sequence[Question]) -> list[Sample]:
+        """Render the prompts, find the exact question tokens, and check what can be checked before any work.
+
+        Raises DeltapError if a prompt does not fit the model's context.
+        """
+        samples = []
+        for question in questions:
+            prompt = self.prompter(question["question"])
+            found = exact_question(
+                question["question"], question["subject"], question["property"], self.stage.extractor
+            )
+            cut = _tokens(found.spans, prompt.offsets, prompt.question_start) if found else []
+            samples.append(Sample(question, prompt, found, cut))
+        limit, new = self.engine.max_positions, self.stage.entry.max_new_tokens
+        too_long = [sample for sample in samples if limit and len(sample.prompt.ids) + new > limit]
+        if too_long:
+            first = too_long[0]
+            raise DeltapError(
+                f"{self.stage.dataset}: {len(too_long)} prompts are longer than the model's context, first question "
+                f"{first.question['question_id']!r}: {len(first.prompt.ids)} tokens and {new} new ones, the model takes "
+                f"{limit}; shorten the prompt's examples or leave these questions out"
+            )
+        return samples
+
+    def chunk(
+        self, samples: Sequence[Sample], progress: Progress
+    ) -> tuple[dict[str, torch.Tensor], list[dict[str, Any]]]:
+        """Return the tensors of a chunk, ``<pass>/<site>/<position>`` of shape (layers, samples, hidden), and its rows.
+
+        ``progress`` is told the number of samples done in each of the three steps: answers, clean, knockout.
+        Raises DeltapError that names the question if an activation is not finite.
+        """
+        entry = self.stage.entry
+        generated = self.engine.generate(
+            [sample.prompt.ids for sample in samples], self.ends, entry.max_new_tokens, progress
+        )
+        answers = [
+            read_answer(
+                self.tokenizer, sample.prompt.ids, ids, len(ids) >= entry.max_new_tokens, entry.thinking
+            )
+            for sample, ids in zip(samples, generated, strict=True)
+        ]
+        rows = [self._row(sample, answer) for sample, answer in zip(samples, answers, strict=True)]
+        sites, positions = self.stage.inference.sites, self.stage.inference.positions
+        tensors: dict[str, torch.Tensor] = {}
+        for name, wanted in (("clean", lambda row: True), ("knockout", lambda row: row["split"] == "test")):
+            chosen = [index for index, row in enumerate(rows) if row["exclusion"] is None and wanted(row)]
+            for number, index in enumerate(chosen):
+                rows[index][f"{name}_row"] = number
+            activations = self.engine.forward(
+                [samples[index].prompt.ids + answers[index].ids for index in chosen],
+                [[_positions(rows[index])[position] for position in positions] for index in chosen],
+                sites,
+                [samples[index].cut for index in chosen] if name == "knockout" else None,
+                progress=progress,
+            )
+            progress(len(samples) - len(chosen))
+            nothing = torch.empty(self.engine.layers, 0, len(positions), self.engine.hidden)
+            for site in sites:
+                states = activations.get(site, nothing)
+                self._refuse_bad_numbers(
+                    states, [rows[index]["question_id"] for index in chosen], f"{name} pass, site {site}"
+                )
+                tensors |= {
+                    f"{name}/{site}/{position}": states[:, :, i] for i, position in enumerate(positions)
+                }
+        return tensors, rows
+
+    def _refuse_bad_numbers(self, states: torch.Tensor, question_ids: list[str], what: str) -> None:
+        bad = ~torch.isfinite(states).all(dim=-1)  # (layers, samples, positions)
+        if bad.any():
+            layer, sample, _ = bad.nonzero()[0].tolist()
+            raise DeltapError(
+                f"{self.stage.model}, {self.stage.dataset}, {what}: NaN or infinity at question "
+                f"{question_ids[sample]!r}, layer {layer}; try 'dtype: bfloat16' or 'float32' for the model"
+            )
+
+    def _row(self, sample: Sample, answer: Answer) -> dict[str, Any]:
+        """Return a row of ANSWERS, without its tensors' rows."""
+        question, prompt_tokens = sample.question, len(sample.prompt.ids)
+        span = exact_answer(answer.text, question["question"]) if answer.text else None
+        tokens = tokens_of_span(span, answer.offsets) if span else []
+        cut_ids = [sample.prompt.ids[position] for position in sample.cut]
+        return {
+            "model": self.stage.model,
+            "dataset": self.stage.dataset,
+            "extractor": self.stage.extractor,
+            "question_id": question["question_id"],
+            "split": question["split"],
+            "question": question["question"],
+            "gold_answers": question["gold_answers"],
+            "answer": answer.text,
+            "answer_ids": answer.ids,
+            "prompt_tokens": prompt_tokens,
+            "exact_question": [
+                _span(item, question["question"]) for item in (sample.found.spans if sample.found else ())
+            ],
+            "exact_question_source": sample.found.source if sample.found else None,
+            "exact_question_tokens": sample.cut,
+            "exact_question_token_text": self.tokenizer.batch_decode([[token] for token in cut_ids]),
+            "exact_answer": _span(span, answer.text) if span else None,
+            "exact_answer_source": "rules" if span else None,
+            "exact_answer_tokens": [prompt_tokens + token for token in tokens],
+            "exact_answer_token_text": self.tokenizer.batch_decode([[answer.ids[token]] for token in tokens]),
+            "exclusion": _exclusion(sample, answer, span),
+            "clean_row": None,
+            "knockout_row": None,
+        }
+
+
+def _tokens(spans: Sequence[Span], offsets: list[tuple[int, int]], shift: int) -> list[int]:
+    return sorted({token for span in spans for token in tokens_of_span(span.shifted(shift), offsets)})
+
+
+def _span(span: Span, text: str) -> dict[str, Any]:
+    return {"start": span.start, "end": span.end, "text": span.text_in(text)}
+
+
+def _exclusion(sample: Sample, answer: Answer, span: Span | None) -> str | None:
+    """Return why a sample has no activations, or None."""
+    if not sample.cut:
+        return "no_exact_question"
+    if sample.cut[0] == 0:
+        return "exact_question_at_position_0"
+    if not answer.text:
+        return "truncated_answer" if answer.truncated else "empty_answer"
+    if span is None:
+        return "no_exact_answer"
+    if answer.truncated and span.end == len(answer.text):
+        return "truncated_answer"  # perhaps in the middle of the phrase that is read
+    return None
+
+
+def _positions(row: dict[str, Any]) -> dict[str, int]:
+    """Return the token position of each named position."""
+    exact = row["exact_answer_tokens"]
+    return {
+        "last": row["prompt_tokens"] + len(row["answer_ids"]) - 1,
+        "exact_answer_last": exact[-1],
+        "before_exact_answer": exact[0] - 1,
+    }
+
+
+def shard_answers(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return the ANSWERS rows of a shard from its chunks, with rows counted through all of them."""
+    rows: list[dict[str, Any]] = []
+    first = {"clean_row": 0, "knockout_row": 0}
+    for path in paths:
+        chunk = read_rows(path)
+        for name, start in first.items():
+            for row in chunk:
+                if row[name] is not None:
+                    row[name] += start
+            first[name] = start + sum(row[name] is not None for row in chunk)
+        rows += chunk
+    return rows
+
+
+def write_shard(paths: Sequence[Path], names: dict[str, Path], metadata: dict[str, Any]) -> None:
+    """Write a shard's activation files from its chunks; ``names`` gives the file of each ``<pass>/<site>/<position>``."""
+    for name, out in names.items():
+        write_activations(out, torch.cat([read_tensor(path, name) for path in paths], dim=1), metadata)
+
+
+def run_shard(
+    inference: Inference, questions: pa.Table, store: Store, identity: dict[str, Any], progress: Progress
+) -> list[Path]:
+    """Compute the chunks of a shard that the store does not have yet, and return the paths of all.
+
+    ``questions`` are the shard's rows of QUESTIONS in the order of their hashes, so that a larger sample begins with the
+    chunks of the smaller. ``identity`` is what the content depends on besides the questions: model, code, settings.
+    """
+    samples = inference.prepare(questions.to_pylist())
+    if samples and all(sample.cut and sample.cut[0] == 0 for sample in samples):
+        raise DeltapError(
+            f"{inference.stage.model}: in every prompt the exact question stands at position 0, whose attention must "
+            "not be cut; give the prompt examples or a model that begins its texts with a special token"
+        )
+    size = inference.stage.inference.chunk_questions
+    paths = []
+    for start in range(0, max(1, len(samples)), size):
+        chunk = samples[start : start + size]
+        path = store.path({**identity, "questions": [sample.question for sample in chunk]})
+        if path.exists():
+            logger.info("chunk %s is finished already", path.stem)
+            progress(3 * len(chunk))
+        else:
+            store.write(path, *inference.chunk(chunk, progress))
+        paths.append(path)
+    return paths

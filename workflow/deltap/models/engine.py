@@ -1,0 +1,189 @@
+"""The engine: the one interface between the method and a loaded model."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import DynamicCache
+
+from deltap.models.batches import by_length, of_equal_length
+from deltap.models.capture import capture
+from deltap.models.knockout import Edges, knockout
+from deltap.models.layers import decoder_layers, site_modules
+
+Activations = dict[str, torch.Tensor]
+"""For each site a tensor of shape (layers, samples, positions, hidden), on the host, in the model's dtype."""
+
+
+class Engine:
+    """A model that answers prompts and shows its activations, clean or under knockout.
+
+    Sequences are lists of token ids. Those that begin with the shared prefix (`share_prefix`) are computed from its
+    keys and values, which are computed once; the results are the same within float rounding.
+    """
+
+    def __init__(self, model: nn.Module, batch_tokens: int) -> None:
+        self.model = model.eval()
+        self.batch_tokens = batch_tokens
+        self.layers = len(decoder_layers(model))
+        self._config = model.config.get_text_config()  # type: ignore[union-attr, operator]
+        self._prefix_ids: list[int] = []
+        self._prefix_cache: Any = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where token ids go."""
+        return self.model.device  # type: ignore[return-value]
+
+    @property
+    def hidden(self) -> int:
+        """Size of the hidden states."""
+        return self._config.hidden_size
+
+    @property
+    def max_positions(self) -> int | None:
+        """The longest sequence that the model takes, where its configuration says so."""
+        return getattr(self._config, "max_position_embeddings", None)
+
+    @torch.inference_mode()
+    def share_prefix(self, ids: Sequence[int]) -> None:
+        """Compute the keys and values of ``ids`` once, for all sequences that begin with them."""
+        self._prefix_ids, self._prefix_cache = list(ids), None
+        if ids:
+            self._prefix_cache = DynamicCache(config=self._config)
+            self._backbone(torch.tensor([list(ids)], device=self.device), self._prefix_cache)
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        end_ids: set[int],
+        max_new_tokens: int,
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> list[list[int]]:
+        """Return the greedy continuation of each prompt, up to and without the first token of ``end_ids``.
+
+        Batches hold prompts of one length, so that no padding is needed. A continuation of ``max_new_tokens`` tokens
+        was cut off. ``progress`` is told the number of prompts done after each batch.
+        """
+        answers: list[list[int]] = [[] for _ in prompts]
+        for shared, indices in self._by_prefix(prompts):
+            lengths = [len(prompts[index]) - shared + max_new_tokens for index in indices]
+            for batch in of_equal_length(lengths, self.batch_tokens):
+                chosen = [indices[item] for item in batch]
+                ids = torch.tensor([list(prompts[index]) for index in chosen], device=self.device)
+                output = self.model.generate(  # type: ignore[operator]
+                    ids,
+                    attention_mask=torch.ones_like(ids),
+                    cache=self._cache(shared, len(chosen)),
+                    do_sample=False,
+                    max_new_tokens=max_new_tokens,
+                    eos_token_id=sorted(end_ids),
+                    pad_token_id=min(end_ids),
+                )
+                for index, row in zip(chosen, output[:, ids.shape[1] :].tolist(), strict=True):
+                    end = next((place for place, token in enumerate(row) if token in end_ids), len(row))
+                    answers[index] = row[:end]
+                progress(len(chosen))
+        return answers
+
+    @torch.inference_mode()
+    def forward(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        sites: tuple[str, ...],
+        exact_question: Sequence[Sequence[int]] | None = None,
+        last_layer: int | None = None,
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> Activations:
+        """Run the model over whole sequences and return the activations at ``positions``, for each site.
+
+        ``positions[i]`` are the token positions read in sequence i, the same number in each. With ``exact_question``
+        (positions of E_Q for each sequence) their edges are cut in layers 0 … ``last_layer`` (default: all). The
+        language-model head is not computed. ``progress`` is told the number of sequences done after each batch.
+        """
+        result: Activations = {}
+        for shared, indices in self._by_prefix(sequences, exact_question, positions):
+            for batch in by_length([len(sequences[index]) - shared for index in indices], self.batch_tokens):
+                chosen = [indices[item] for item in batch]
+                found = self._forward_batch(
+                    [sequences[index] for index in chosen],
+                    [positions[index] for index in chosen],
+                    sites,
+                    [exact_question[index] for index in chosen] if exact_question is not None else None,
+                    last_layer,
+                    shared,
+                )
+                for site, states in found.items():
+                    if site not in result:
+                        result[site] = states.new_empty(states.shape[0], len(sequences), *states.shape[2:])
+                    result[site][:, chosen] = states
+                progress(len(chosen))
+        return result
+
+    def _forward_batch(
+        self,
+        sequences: list[Sequence[int]],
+        positions: list[Sequence[int]],
+        sites: tuple[str, ...],
+        exact_question: list[Sequence[int]] | None,
+        last_layer: int | None,
+        shared: int,
+    ) -> Activations:
+        # Padding stands at the right, where under causal attention no token that is read can see it.
+        longest = max(map(len, sequences))
+        ids = torch.zeros(len(sequences), longest - shared, dtype=torch.long, device=self.device)
+        for row, sequence in enumerate(sequences):
+            ids[row, : len(sequence) - shared] = torch.tensor(sequence[shared:])
+        edges = None
+        if exact_question is not None:
+            in_question = torch.zeros(len(sequences), longest, dtype=torch.bool, device=self.device)
+            for row, tokens in enumerate(exact_question):
+                in_question[row, list(tokens)] = True
+            edges = Edges(in_question, last_layer)
+        where = torch.tensor([list(row) for row in positions], device=self.device) - shared
+        modules = site_modules(self.model, sites)
+        with knockout(edges), capture(modules, where) as activations:
+            self._backbone(ids, self._cache(shared, len(sequences)))
+        return {
+            site: torch.stack([activations[site, layer].to("cpu") for layer in range(self.layers)])
+            for site in sites
+        }
+
+    def _backbone(self, ids: torch.Tensor, cache: Any) -> None:
+        """Run the model without its language-model head."""
+        self.model.base_model(ids, cache=cache, use_cache=cache is not None)  # type: ignore[operator, union-attr]
+
+    def _cache(self, shared: int, batch: int) -> Any:
+        if not shared:
+            return None
+        cache = copy.deepcopy(self._prefix_cache)
+        cache.batch_repeat_interleave(batch)
+        return cache
+
+    def _by_prefix(
+        self,
+        sequences: Sequence[Sequence[int]],
+        exact_question: Sequence[Sequence[int]] | None = None,
+        positions: Sequence[Sequence[int]] | None = None,
+    ) -> list[tuple[int, list[int]]]:
+        """Divide sequences into those that can start from the shared prefix (with its length) and the others (0)."""
+        length = len(self._prefix_ids)
+
+        def shares(index: int) -> bool:
+            inside = [
+                *(exact_question[index] if exact_question else ()),
+                *(positions[index] if positions else ()),
+            ]
+            return (
+                length < len(sequences[index])
+                and list(sequences[index][:length]) == self._prefix_ids
+                and min(inside, default=length) >= length
+            )
+
+        with_prefix = [index for index in range(len(sequences)) if length and shares(index)]
+        rest = sorted(set(range(len(sequences))) - set(with_prefix))
+        return [(shared, indices) for shared, indices in ((length, with_prefix), (0, rest)) if indices]

@@ -1,0 +1,103 @@
+"""Attention knockout: cutting attention edges inside an unchanged transformers model.
+
+transformers lets a program register attention functions under a name. The one registered here intersects the mask
+that the model itself made (causal, sliding window, chunked, whatever its layers use) with the edges that are allowed.
+So nothing has to be known about a model's masks, and every layer type is served alike.
+
+Source of the method: Geva et al. 2023, "Dissecting Recall of Factual Associations in Auto-Regressive Language
+Models"; which edges are cut: ``method.md``'s section Knockout, restated in the README.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+ATTENTION = "sdpa_knockout"
+"""Name of the attention implementation that a model needs for knockout; without edges to cut it is plain SDPA."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """The edges to cut in one batch: from every exact question token to every later position outside of them.
+
+    For a key j in E_Q and a query i > j with i not in E_Q the attention logit is -inf, in every head. Queries inside
+    E_Q keep attending to each other.
+    """
+
+    exact_question: torch.Tensor
+    """Boolean, shape (batch, positions): which positions of the whole sequence, prefix included, are in E_Q."""
+    last_layer: int | None = None
+    """Cut in layers 0 … last_layer; None cuts in every layer."""
+
+    def __post_init__(self) -> None:
+        if bool(self.exact_question[:, 0].any()):
+            raise ValueError(
+                "position 0 is an exact question token; models rest much of their attention on the first token, so "
+                "cutting it would disturb everything: put a token (such as a beginning-of-text token) before the question"
+            )
+
+    @lru_cache(maxsize=4)  # noqa: B019 - lives as long as its batch
+    def allowed(self, queries: int, keys: int) -> torch.Tensor:
+        """Return what may be attended, shape (batch, 1, queries, keys), for the last ``queries`` and ``keys`` positions."""
+        total = self.exact_question.shape[1]
+        key_in = self.exact_question[:, None, total - keys :]
+        query_in = self.exact_question[:, total - queries :, None]
+        return (~key_in | query_in)[:, None]
+
+    def cut_in(self, layer: int) -> bool:
+        """Tell whether edges are cut in ``layer``."""
+        return self.last_layer is None or layer <= self.last_layer
+
+
+_edges: ContextVar[Edges | None] = ContextVar("edges", default=None)
+
+
+@contextmanager
+def knockout(edges: Edges | None) -> Iterator[None]:
+    """Cut ``edges`` in every forward pass inside the block (None cuts nothing)::
+
+    with knockout(Edges(exact_question)):
+        model(input_ids)
+    """
+    token = _edges.set(edges)
+    try:
+        yield
+    finally:
+        _edges.reset(token)
+
+
+def _mask(*arguments: Any, allow_is_causal_skip: bool = True, **keywords: Any) -> torch.Tensor | None:
+    # With edges to cut the mask has to exist; SDPA's shortcut for purely causal attention leaves it out.
+    return sdpa_mask(
+        *arguments, allow_is_causal_skip=allow_is_causal_skip and _edges.get() is None, **keywords
+    )
+
+
+def _attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **keywords: Any,
+) -> tuple[torch.Tensor, None]:
+    edges = _edges.get()
+    if edges is not None and edges.cut_in(module.layer_idx):
+        if attention_mask is None or attention_mask.dtype != torch.bool:
+            raise RuntimeError(
+                f"{type(module).__name__} makes no boolean attention mask; knockout cannot cut its edges"
+            )
+        attention_mask = attention_mask & edges.allowed(query.shape[2], key.shape[2])
+    return sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)
+
+
+AttentionInterface.register(ATTENTION, _attention)
+AttentionMaskInterface.register(ATTENTION, _mask)

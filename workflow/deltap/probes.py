@@ -1,0 +1,171 @@
+"""Probes: classifiers that read from one activation whether the answer is truthful."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
+from threadpoolctl import threadpool_limits
+
+from deltap.errors import DeltapError
+from deltap.settings import SPLITS, ProbeSettings
+from deltap.tensors import ActivationFiles
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A trained probe: affine maps with ReLU between them and the logistic function at the end.
+
+    A logistic regression has one map. The standardisation of the training data is folded into the first.
+    """
+
+    weights: tuple[np.ndarray, ...]
+    """Float64, shapes (inputs, outputs); the last has one output."""
+    biases: tuple[np.ndarray, ...]
+
+    def probability(self, activations: np.ndarray) -> np.ndarray:
+        """Return the probability of ``truthful``, shape (samples,), for activations of shape (samples, hidden)."""
+        values = np.asarray(activations, dtype=np.float64)
+        for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            values = (np.maximum(values, 0) if index else values) @ weight + bias
+        return expit(values[:, 0])
+
+    def arrays(self) -> Arrays:
+        """Return the probe as named arrays."""
+        maps = enumerate(zip(self.weights, self.biases, strict=True))
+        return {
+            f"{name}{index}": array
+            for index, pair in maps
+            for name, array in zip(("w", "b"), pair, strict=True)
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays) -> "Probe":
+        """Return the probe that `arrays` describes."""
+        count = len(arrays) // 2
+        return cls(tuple(arrays[f"w{i}"] for i in range(count)), tuple(arrays[f"b{i}"] for i in range(count)))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A trained probe and how it was chosen."""
+
+    probe: Probe
+    regularisation: float
+    converged: bool
+
+
+def check_classes(truthful: dict[str, np.ndarray], what: str) -> None:
+    """Raise DeltapError if the train or validation split has samples of one class only.
+
+    ``truthful`` holds a boolean array for each split; ``what`` names model and data set.
+    """
+    for split in ("train", "validation"):
+        right, wrong = int(truthful[split].sum()), int((~truthful[split]).sum())
+        if not right or not wrong:
+            raise DeltapError(
+                f"{what}: the {split} split has {right} truthful and {wrong} hallucinated answers; a probe needs both: ask "
+                f"more or {'easier' if not right else 'harder'} questions (questions.number), or give the {split} split "
+                "a larger share (questions.splits)"
+            )
+
+
+def fit(x: Arrays, truthful: dict[str, np.ndarray], settings: ProbeSettings) -> Fit:
+    """Train a probe on the train split, with the regularisation of the best validation AUROC (ties: the strongest).
+
+    ``x`` and ``truthful`` hold for each split activations of shape (samples, hidden) and the labels. Features are
+    standardised on the train split and classes weigh the same, so that probabilities refer to equal priors.
+    """
+    scaler = StandardScaler().fit(x["train"].astype(np.float64))
+    train, y = scaler.transform(x["train"]), truthful["train"]
+    best: tuple[float, Fit] | None = None
+    for value in sorted(settings.regularisation, reverse=settings.kind == "mlp"):  # the strongest first
+        found = (
+            _fit_logistic(train, y, value, settings)
+            if settings.kind == "logistic"
+            else _fit_mlp(train, y, value, settings)
+        )
+        folded = Fit(_fold(found.probe, scaler), found.regularisation, found.converged)
+        score = roc_auc_score(truthful["validation"], folded.probe.probability(x["validation"]))
+        if best is None or score > best[0]:
+            best = score, folded
+    assert best is not None
+    return best[1]
+
+
+def _fit_logistic(x: np.ndarray, y: np.ndarray, inverse_strength: float, settings: ProbeSettings) -> Fit:
+    model = LogisticRegression(C=inverse_strength, class_weight="balanced", max_iter=settings.max_iterations)
+    model.fit(x, y)
+    probe = Probe((model.coef_.T.astype(np.float64),), (model.intercept_.astype(np.float64),))
+    return Fit(probe, inverse_strength, bool(model.n_iter_[0] < settings.max_iterations))
+
+
+def _fit_mlp(x: np.ndarray, y: np.ndarray, weight_decay: float, settings: ProbeSettings) -> Fit:
+    model = MLPClassifier(
+        (settings.hidden_units,),
+        alpha=weight_decay,
+        max_iter=settings.max_iterations,
+        random_state=settings.seed,
+    )
+    model.fit(x, y, sample_weight=compute_sample_weight("balanced", y))
+    probe = Probe(tuple(model.coefs_), tuple(model.intercepts_))
+    return Fit(probe, weight_decay, bool(model.n_iter_ < settings.max_iterations))
+
+
+def _fold(probe: Probe, scaler: StandardScaler) -> Probe:
+    """Return the probe for activations as they are, instead of standardised ones."""
+    weight = probe.weights[0] / scaler.scale_[:, None]
+    bias = probe.biases[0] - scaler.mean_ @ weight
+    return Probe((weight, *probe.weights[1:]), (bias, *probe.biases[1:]))
+
+
+def fit_layers(
+    files: ActivationFiles,
+    rows: dict[str, np.ndarray],
+    truthful: dict[str, np.ndarray],
+    settings: ProbeSettings,
+    jobs: int,
+) -> list[tuple[Fit, list[dict[str, Any]]]]:
+    """Train a probe for each layer; return the fits with their scores per split (columns of PROBES).
+
+    ``rows`` are each split's rows in the clean activations ``files``. Each fit runs on one thread, so that the number
+    of ``jobs`` changes nothing.
+    """
+
+    def one(layer: int) -> tuple[Fit, list[dict[str, Any]]]:
+        with threadpool_limits(1):
+            states = files.layer(layer).numpy()
+            x = {split: states[rows[split]] for split in SPLITS}
+            found = fit(x, truthful, settings)
+            return found, [_score(found, x[split], truthful[split], layer, split) for split in SPLITS]
+
+    return Parallel(n_jobs=jobs)(delayed(one)(layer) for layer in range(files.layers))
+
+
+def _score(found: Fit, x: np.ndarray, truthful: np.ndarray, layer: int, split: str) -> dict[str, Any]:
+    probability = found.probe.probability(x)
+    both = 0 < truthful.sum() < len(truthful)
+    return {
+        "layer": layer,
+        "split": split,
+        "auroc": float(roc_auc_score(truthful, probability)) if both else None,
+        "accuracy": float(((probability >= 0.5) == truthful).mean()) if len(truthful) else None,
+        "n_truthful": int(truthful.sum()),
+        "n_hallucinated": int((~truthful).sum()),
+        "regularisation": found.regularisation,
+        "converged": found.converged,
+    }
+
+
+def reference_layer(layers: Sequence[int], aurocs: Sequence[float]) -> int:
+    """Return k*: the layer of the best validation AUROC, the lowest of equals."""
+    return min(zip(layers, aurocs, strict=True), key=lambda pair: (-pair[1], pair[0]))[0]

@@ -1,0 +1,52 @@
+"""The questions stage: the table of one data set's questions, and the counts of what was left out."""
+
+import logging
+from typing import Any
+
+from deltap.errors import DeltapError
+from deltap.questions.reading import read_questions
+from deltap.questions.selection import (
+    distinct,
+    in_several_splits,
+    listed,
+    only_yes_or_no,
+    sampled,
+    split_sizes,
+)
+from deltap.settings import QuestionsStage
+from deltap.text import normalise
+
+logger = logging.getLogger(__name__)
+
+
+def question_table(stage: QuestionsStage) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the rows of the questions table, in the order of their hash, and the counts.
+
+    The counts: ``rows`` of the file; ``dropped`` by reason; ``questions`` of the table; ``splits``, questions in each;
+    ``in_several_splits``, subjects and preferred answers that stand in more than one.
+    Raises DeltapError where the data set cannot be read, or leaves a split with too few questions.
+    """
+    reading = read_questions(stage.entry, stage.dataset, stage.questions.bad_rows)
+    shown = {normalise(example.question) for example in stage.examples}
+    new = [question for question in reading.questions if question.words not in shown]
+    open_ended = [question for question in new if stage.entry.yes_no or not only_yes_or_no(question)]
+    questions, repeated = distinct(open_ended)
+    rows = sampled(questions, stage.dataset, stage.questions)
+    dropped = {
+        "bad_row": reading.bad_rows,
+        "few_shot_example": len(reading.questions) - len(new),
+        "yes_no": len(new) - len(open_ended),
+        "duplicate": repeated["duplicate"],
+        "same_question_other_answers": repeated["same_question_other_answers"],
+        "not_sampled": len(questions) - len(rows),
+    }
+    logger.info("%s: %d rows; left out: %s", stage.dataset, reading.rows, listed(dropped))
+    if not rows:
+        raise DeltapError(
+            f"data set {stage.dataset}: no question is left of {reading.rows} rows: {listed(dropped)}"
+        )
+    splits, overlap = split_sizes(rows, stage.dataset), in_several_splits(rows)
+    logger.info("%s: %d questions: %s", stage.dataset, len(rows), listed(splits))
+    logger.info("%s: in more than one split: %s", stage.dataset, listed(overlap))
+    counts = {"rows": reading.rows, "dropped": dropped, "questions": len(rows)}
+    return rows, {**counts, "splits": splits, "in_several_splits": overlap}

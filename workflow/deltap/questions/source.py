@@ -1,0 +1,35 @@
+"""Where the rows of a data set come from. Importing this is cheap."""
+
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+from deltap.errors import DeltapError
+from deltap.questions.containers import file_rows
+from deltap.questions.hub import hub_rows
+from deltap.questions.rows import Row
+from deltap.settings import DatasetEntry
+
+
+def check_file(entry: DatasetEntry, dataset: str) -> None:
+    """Raise DeltapError where the data set is a file that does not exist; name the nearest one of its folder."""
+    if entry.path is None:
+        return
+    path = Path(entry.path)
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise DeltapError(f"data set {dataset}: {path} is a folder; give one of its files")
+    if not path.parent.is_dir():
+        raise DeltapError(f"data set {dataset}: no file {path}, nor is there a folder {path.parent}")
+    close = difflib.get_close_matches(path.name, [item.name for item in path.parent.iterdir()], n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else f"; nothing in {path.parent} has a similar name"
+    raise DeltapError(f"data set {dataset}: no file {path}{hint}")
+
+
+def source_rows(entry: DatasetEntry, dataset: str) -> Iterator[Row]:
+    """Return the rows of a data set, from its file or from the hub."""
+    if entry.path is None:
+        return hub_rows(entry)
+    check_file(entry, dataset)
+    return file_rows(Path(entry.path))

@@ -1,0 +1,61 @@
+"""The store of finished inference chunks, which outlives jobs, runs and Snakemake's own cleaning.
+
+A chunk is one safetensors file: activations under ``<pass>/<site>/<position>``, and the rows of its answers as JSON in
+the metadata. Its name is a digest of everything that its content depends on, so that a chunk is either right or not there,
+and a job that was killed finds the chunks that it had finished.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from deltap.errors import DeltapError
+from deltap.files import digest, whole
+
+
+class Store:
+    """Chunks under one directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, key: Any) -> Path:
+        """Return where the chunk lies that depends on ``key`` (any JSON value)."""
+        name = digest(key)
+        return self.root / name[:2] / f"{name}.safetensors"
+
+    def write(self, path: Path, tensors: dict[str, torch.Tensor], rows: list[dict[str, Any]]) -> None:
+        """Write a chunk as a whole file."""
+        with whole(path) as temporary:
+            save_file(
+                {name: tensor.contiguous() for name, tensor in tensors.items()},
+                temporary,
+                {"rows": json.dumps(rows, sort_keys=True)},
+            )
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a chunk's answers."""
+    with _open(path) as file:
+        return json.loads(file.metadata()["rows"])
+
+
+def read_tensor(path: Path, name: str) -> torch.Tensor:
+    """Return one tensor of a chunk."""
+    with _open(path) as file:
+        return file.get_tensor(name)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, "pt") as file:
+            yield file
+    except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
+        raise DeltapError(f"{path}: damaged chunk ({error}); delete it and start the job again") from None

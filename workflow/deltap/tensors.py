@@ -1,0 +1,65 @@
+"""Activation files: one safetensors file per pass, site and position of a shard."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from deltap.errors import DeltapError
+from deltap.files import whole
+
+_NAME = "activations"
+
+
+def write_activations(path: Path, activations: torch.Tensor, metadata: dict[str, Any]) -> None:
+    """Write activations of shape (layers, samples, hidden) as a whole file, with ``metadata`` as JSON."""
+    with whole(path) as temporary:
+        save_file(
+            {_NAME: activations.contiguous()}, temporary, {"deltap": json.dumps(metadata, sort_keys=True)}
+        )
+
+
+class ActivationFiles:
+    """The activation files of all shards of one pass, site and position, read layer by layer.
+
+    Raises DeltapError if a file cannot be read, or the shards' sizes do not fit together.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = list(paths)
+        shapes = [self._shape(path) for path in self._paths]
+        for path, shape in zip(self._paths, shapes, strict=True):
+            if (shape[0], shape[2]) != (shapes[0][0], shapes[0][2]):
+                raise DeltapError(
+                    f"{path}: {shape[0]} layers of {shape[2]}, but {self._paths[0]} has {shapes[0][0]} of {shapes[0][2]}; "
+                    "the shards are of different models: delete them and run snakemake again"
+                )
+        self.layers, self.hidden = shapes[0][0], shapes[0][2]
+        self.first_row = [sum(shape[1] for shape in shapes[:index]) for index in range(len(shapes))]
+        """The row of the shards' concatenation at which each shard begins."""
+        self.rows = sum(shape[1] for shape in shapes)
+
+    def layer(self, index: int) -> torch.Tensor:
+        """Return the activations of one layer, float32, shape (samples of all shards, hidden)."""
+        parts = []
+        for path in self._paths:
+            with safe_open(path, "pt") as file:
+                parts.append(file.get_slice(_NAME)[index : index + 1][0].to(torch.float32))
+        return torch.cat(parts)
+
+    @staticmethod
+    def _shape(path: Path) -> tuple[int, int, int]:
+        try:
+            with safe_open(path, "pt") as file:
+                layers, samples, hidden = file.get_slice(_NAME).get_shape()
+                return layers, samples, hidden
+        except FileNotFoundError:
+            raise DeltapError(f"{path}: no such file") from None
+        except (SafetensorError, OSError, ValueError) as error:
+            raise DeltapError(
+                f"{path}: damaged activations ({error}); delete the file and run snakemake again"
+            ) from None
