@@ -15,8 +15,6 @@ def main(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = cli.parser(__doc__)
-    parser.add_argument(
-        "--settings", required=True, help="the source (settings.Source): JSON, or a file's path"
-    )
+    parser.add_argument("--settings", required=True, help="the source (settings.Source): JSON, or a file's path")
     parser.add_argument("--out", required=True, type=Path, help="the model directory")
     cli.run(main, parser)

@@ -17,7 +17,7 @@ from deltap.models.directory import revision
 from deltap.models.load import end_ids, load
 from deltap.models.prompts import Prompter
 from deltap.provenance import provenance
-from deltap.questions.splits import shard_of
+from deltap.questions.hashes import shard_of
 from deltap.settings import InferenceStage
 from deltap.store import Store
 from deltap.tables import ANSWERS, QUESTIONS, read_table, write_table
@@ -61,9 +61,7 @@ def main(options: argparse.Namespace) -> None:
         for site in stage.inference.sites
         for position in stage.inference.positions
     ]
-    write_shard(
-        chunks, {name: options.out / f"{name.replace('/', '.')}.safetensors" for name in passes}, metadata
-    )
+    write_shard(chunks, {name: options.out / f"{name.replace('/', '.')}.safetensors" for name in passes}, metadata)
     rows = shard_answers(chunks)
     write_table(options.out / "answers.parquet", rows, ANSWERS, metadata)
     excluded = [row["exclusion"] for row in rows if row["exclusion"]]

@@ -29,9 +29,7 @@ def main(options: argparse.Namespace) -> None:
     summary = read_summaries(options.table, BootstrapSettings())
     rows = select(summary, entry, options.extractor, options.models, options.datasets)
     figure = draw(rows, entry, read_labels(options.table), options.anchors)
-    made_by = provenance(
-        __file__, entry.model_dump(mode="json"), tables=[file_sha256(path) for path in options.table]
-    )
+    made_by = provenance(__file__, entry.model_dump(mode="json"), tables=[file_sha256(path) for path in options.table])
     for path in options.out:
         save(figure, path, json.dumps(made_by, sort_keys=True))
         cli.logger.info("wrote %s", path)
@@ -40,9 +38,7 @@ def main(options: argparse.Namespace) -> None:
 def arguments() -> argparse.ArgumentParser:
     """Return the command line."""
     parser = cli.parser(__doc__)
-    parser.add_argument(
-        "--table", type=Path, nargs="+", action="extend", required=True, help="summary tables"
-    )
+    parser.add_argument("--table", type=Path, nargs="+", action="extend", required=True, help="summary tables")
     parser.add_argument("--out", type=Path, nargs="+", action="extend", required=True, help="files to write")
     parser.add_argument("--settings", help="a figure's entry: JSON, or the path of a JSON or YAML file")
     parser.add_argument("--site", choices=SITES, help="instead of the settings'")

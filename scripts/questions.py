@@ -26,8 +26,6 @@ def main(options: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     arguments = parser(__doc__)
-    arguments.add_argument(
-        "--settings", required=True, help="QuestionsStage as JSON, or a JSON or YAML file of it"
-    )
+    arguments.add_argument("--settings", required=True, help="QuestionsStage as JSON, or a JSON or YAML file of it")
     arguments.add_argument("--out", type=Path, required=True, help="the table of questions (Parquet)")
     run(main, arguments)

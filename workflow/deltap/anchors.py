@@ -37,9 +37,7 @@ def anchors(
 
     A sample is Q-Anchored at layer k if the class that the probe of layer k predicts differs between the passes.
     """
-    p_clean = np.stack(
-        [p.probability(clean.layer(k).numpy()[samples["clean_row"]]) for k, p in enumerate(probes)]
-    )
+    p_clean = np.stack([p.probability(clean.layer(k).numpy()[samples["clean_row"]]) for k, p in enumerate(probes)])
     p_knockout = np.stack(
         [p.probability(knockout.layer(k).numpy()[samples["knockout_row"]]) for k, p in enumerate(probes)]
     )

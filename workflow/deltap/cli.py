@@ -17,8 +17,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
-from deltap.errors import DeltapError, nearest
+from deltap.errors import DeltapError
 from deltap.files import write_json
+from deltap.settings import mistakes
 
 logger = logging.getLogger("deltap")
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -39,9 +40,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    result.add_argument(
-        "--log", type=Path, help="write the log here too, and facts about the job beside it (.json)"
-    )
+    result.add_argument("--log", type=Path, help="write the log here too, and facts about the job beside it (.json)")
     return result
 
 
@@ -51,51 +50,15 @@ def settings(kind: type[Settings], text: str) -> Settings:
     Raises DeltapError with one line per wrong key.
     """
     try:
-        value = (
-            json.loads(text)
-            if text.lstrip().startswith("{")
-            else yaml.safe_load(Path(text).read_text("utf-8"))
-        )
+        value = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(Path(text).read_text("utf-8"))
         return kind.model_validate(value)
     except ValidationError as error:
-        raise DeltapError("\n".join(messages(error, kind))) from None
+        raise DeltapError("\n".join(mistakes(error, kind))) from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DeltapError(f"--settings: {error}") from None
 
 
-def messages(error: ValidationError, kind: type[BaseModel]) -> list[str]:
-    """Return one line per mistake: the key, what is wrong and, for an unknown key, the nearest valid one."""
-    lines = []
-    for mistake in error.errors():
-        key = ".".join(str(part) for part in mistake["loc"]) or kind.__name__
-        if mistake["type"] == "extra_forbidden":
-            lines.append(
-                f"{key}: unknown key{nearest(str(mistake['loc'][-1]), _fields(kind, mistake['loc'][:-1]))}"
-            )
-        elif mistake["type"] == "missing":
-            lines.append(f"{key}: missing")
-        else:
-            lines.append(
-                f"{key}: {mistake['msg'].removeprefix('Value error, ')} (found: {mistake['input']!r})"
-            )
-    return lines
-
-
-def _fields(kind: Any, location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that are valid at ``location`` inside the settings class ``kind``."""
-    for part in location:
-        if not isinstance(part, str) or part not in kind.model_fields:
-            continue
-        annotation = kind.model_fields[part].annotation
-        arguments = [annotation, *getattr(annotation, "__args__", ())]
-        nested = [item for item in arguments if isinstance(item, type) and issubclass(item, BaseModel)]
-        kind = nested[0] if nested else kind
-    return list(kind.model_fields)
-
-
-def progress(
-    items: Iterable[Item], description: str, total: int | None = None, unit: str = "it"
-) -> "tqdm[Item]":
+def progress(items: Iterable[Item], description: str, total: int | None = None, unit: str = "it") -> "tqdm[Item]":
     """Return ``items`` with a progress bar on standard error; off the terminal it prints a line every 10 seconds."""
     terminal = sys.stderr.isatty()
     return tqdm(

@@ -1,10 +1,13 @@
 """ΔP: how far a probe's probability moves when attention from the exact question tokens is cut."""
 
+from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltap.anchors import anchor
 from deltap.settings import ANCHORS, GROUPINGS, BootstrapSettings, DeltaPStage
@@ -14,9 +17,7 @@ from deltap.tables import DELTA_P, SUMMARY
 _SERIES = ["model", "dataset", "extractor"]
 
 
-def delta_p(
-    p_clean: np.ndarray, p_knockout: np.ndarray, reference_is_truthful: np.ndarray | bool
-) -> np.ndarray:
+def delta_p(p_clean: np.ndarray, p_knockout: np.ndarray, reference_is_truthful: np.ndarray | bool) -> np.ndarray:
     """Return ΔP = 100 · (P_knockout(c) - P_clean(c)) in percentage points, for the reference class c.
 
     Arguments are probabilities of ``truthful`` and whether c is ``truthful``; any shapes that broadcast.
@@ -28,9 +29,7 @@ def delta_p(
 def tidy(anchors: pa.Table, stage: DeltaPStage) -> pa.Table:
     """Return the DELTA_P rows of one anchor, for each configured grouping, from the ANCHORS of one model and data set."""
     frame = anchors.to_pandas()
-    frame["delta_p"] = delta_p(
-        frame["p_clean"].to_numpy(), frame["p_knockout"].to_numpy(), _reference(frame, stage)
-    )
+    frame["delta_p"] = delta_p(frame["p_clean"].to_numpy(), frame["p_knockout"].to_numpy(), _reference(frame, stage))
     per_grouping = {
         "per_layer": anchor(frame["flips"].to_numpy()),
         "reference": frame["anchor_reference"].astype(str).to_numpy(),
@@ -58,13 +57,27 @@ def _reference(frame: pd.DataFrame, stage: DeltaPStage) -> np.ndarray:
             return (found == "truthful").to_numpy()
 
 
+def each_series(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the rows of one model, data set and extractor after another, from parts in which they stand together."""
+    waiting: list[pa.Table] = []
+    for part in parts:
+        for key in pa.TableGroupBy(part, _SERIES, use_threads=False).aggregate([]).to_pylist():
+            match = reduce(pc.and_, (pc.equal(part[name], value) for name, value in key.items()))
+            if waiting and any(waiting[0][name][0].as_py() != value for name, value in key.items()):
+                yield pa.concat_tables(waiting)
+                waiting = []
+            waiting.append(part.filter(match))
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
 def summarise(table: pa.Table, settings: BootstrapSettings) -> pa.Table:
     """Return mean ΔP with its interval (SUMMARY) for every group and layer of a DELTA_P table.
 
     The bootstrap draws from the samples of a model and data set, over both anchors. Every anchor is listed at every
     layer, with n = 0 where it has no sample.
     """
-    frame = table.to_pandas(split_blocks=True, categories=[])
+    frame = table.to_pandas()
     rows: list[dict[str, Any]] = []
     for series, samples in frame.groupby(_SERIES, sort=False, observed=True):
         ids = np.unique(samples["question_id"].to_numpy(dtype=str))

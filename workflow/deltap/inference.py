@@ -92,9 +92,7 @@ class Inference:
             [sample.prompt.ids for sample in samples], self.ends, entry.max_new_tokens, progress
         )
         answers = [
-            read_answer(
-                self.tokenizer, sample.prompt.ids, ids, len(ids) >= entry.max_new_tokens, entry.thinking
-            )
+            read_answer(self.tokenizer, sample.prompt.ids, ids, len(ids) >= entry.max_new_tokens, entry.thinking)
             for sample, ids in zip(samples, generated, strict=True)
         ]
         rows = [self._row(sample, answer) for sample, answer in zip(samples, answers, strict=True)]
@@ -118,9 +116,7 @@ class Inference:
                 self._refuse_bad_numbers(
                     states, [rows[index]["question_id"] for index in chosen], f"{name} pass, site {site}"
                 )
-                tensors |= {
-                    f"{name}/{site}/{position}": states[:, :, i] for i, position in enumerate(positions)
-                }
+                tensors |= {f"{name}/{site}/{position}": states[:, :, i] for i, position in enumerate(positions)}
         return tensors, rows
 
     def _refuse_bad_numbers(self, states: torch.Tensor, question_ids: list[str], what: str) -> None:

@@ -42,11 +42,7 @@ class Probe:
     def arrays(self) -> Arrays:
         """Return the probe as named arrays."""
         maps = enumerate(zip(self.weights, self.biases, strict=True))
-        return {
-            f"{name}{index}": array
-            for index, pair in maps
-            for name, array in zip(("w", "b"), pair, strict=True)
-        }
+        return {f"{name}{index}": array for index, pair in maps for name, array in zip(("w", "b"), pair, strict=True)}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> "Probe":

@@ -4,9 +4,11 @@ One class per section. A stage's script takes one of these as its ``--settings``
 exactly the keys it uses. The JSON Schemas in ``config/schemas`` are generated from here (``make schemas``).
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from deltap.errors import nearest
 
 SITES = ("attn", "mlp", "resid")
 POSITIONS = ("last", "exact_answer_last", "before_exact_answer")
@@ -20,9 +22,10 @@ Anchor = Literal["q_anchored", "a_anchored"]
 Grouping = Literal["per_layer", "reference"]
 Extractor = Literal["auto", "fields", "rules"]
 ReferenceClass = Literal["predicted", "predicted_at_reference", "truthful", "gold"]
-Name = Annotated[
-    str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="A slug: it becomes part of paths.")
+QuestionColumn = Literal[
+    "question_id", "question", "gold_answers", "subject", "property", "popularity", "question_type"
 ]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="A slug: it becomes part of paths.")]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -104,9 +107,7 @@ class InferenceSettings(Section):
     shards: int = Field(1, ge=1)
     """Jobs per model and data set."""
     sites: tuple[Site, ...] = Field(("attn", "mlp"), min_length=1)
-    positions: tuple[Position, ...] = Field(
-        ("last", "exact_answer_last", "before_exact_answer"), min_length=1
-    )
+    positions: tuple[Position, ...] = Field(("last", "exact_answer_last", "before_exact_answer"), min_length=1)
     chunk_questions: int = Field(128, ge=1)
     """Questions per chunk of the store: what a killed job loses at most."""
 
@@ -200,19 +201,23 @@ class ModelEntry(ModelSettings):
     walltime_minutes: int = Field(240, ge=1)
 
 
-class DatasetEntry(Section):
+class DatasetSource(Section):
     """A question set: where it lies, in which format, and which of its rows are used."""
 
-    label: str
-    """What figures show."""
     format: Literal["popqa", "triviaqa", "hotpotqa", "nq", "table"] = "table"
     path: str | None = None
     """The question file; relative to the file that says so."""
     hub: str | None = None
+    """Hugging Face Hub id such as ``akariasai/PopQA``."""
+    revision: str | None = None
+    """Commit of ``hub``."""
     subset: str | None = None
+    """Of ``hub``, such as ``rc.nocontext``."""
     hub_split: str | None = None
-    columns: dict[str, str] = Field(default_factory=dict)
-    """For ``table``: our column → the file's column, e.g. ``{gold_answers: answers, subject: topic}``."""
+    """Of ``hub``, such as ``validation``."""
+    columns: dict[QuestionColumn, str] = Field(default_factory=dict)
+    """For ``table``: our column → the file's column, e.g. ``{gold_answers: answers, subject: topic}``. A dot reaches
+    into a nested one: ``answer.value``."""
     yes_no: bool = True
     """Keep questions whose answer is yes or no; they have no entity to anchor on."""
 
@@ -220,7 +225,20 @@ class DatasetEntry(Section):
     def _one(self) -> Self:
         if (self.path is None) == (self.hub is None):
             raise ValueError("give exactly one of path and hub")
+        if self.hub and not self.hub_split:
+            raise ValueError("hub needs hub_split")
+        if self.path and (self.revision or self.subset or self.hub_split):
+            raise ValueError("revision, subset and hub_split go with hub")
+        if self.columns and self.format != "table":
+            raise ValueError("columns goes with the format table")
         return self
+
+
+class DatasetEntry(DatasetSource):
+    """A question set and its name in figures."""
+
+    label: str
+    """What figures show."""
 
 
 class FigureEntry(Section):
@@ -229,7 +247,6 @@ class FigureEntry(Section):
     site: Site | None = "attn"
     position: Position | None = "exact_answer_last"
     grouping: Grouping | None = "per_layer"
-    formats: tuple[Literal["png", "pdf", "svg"], ...] = ("png", "pdf", "svg")
     palette: str = "tab10"
     """A seaborn or matplotlib palette: data set i has its colour 2i for Q-Anchored and 2i + 1 for A-Anchored.
     Where it has too few colours, ``tab20`` (up to ten data sets) or ``husl`` takes its place."""
@@ -261,6 +278,8 @@ class RunSettings(Section):
     groupings: tuple[Grouping, ...] = Field(GROUPINGS, min_length=1)
     reference_class: ReferenceClass = "predicted"
     figures: tuple[str, ...] = ("delta_p", "delta_p_all")
+    formats: tuple[Literal["png", "pdf", "svg"], ...] = Field(("png", "pdf", "svg"), min_length=1)
+    """File formats of every figure."""
     questions: QuestionSettings = QuestionSettings()
     prompt: PromptSettings = PromptSettings()
     labels: LabelSettings = LabelSettings()
@@ -281,7 +300,7 @@ class QuestionsStage(Section):
     """Settings of ``scripts/questions.py``."""
 
     dataset: Name
-    entry: DatasetEntry
+    entry: DatasetSource
     questions: QuestionSettings
     examples: tuple[Example, ...]
     """Few-shot examples of the run's models; questions that equal one are left out."""
@@ -318,3 +337,29 @@ class DeltaPStage(Section):
     anchor: Anchor
     groupings: tuple[Grouping, ...]
     reference_class: ReferenceClass
+
+
+def mistakes(error: ValidationError, kind: type[BaseModel]) -> list[str]:
+    """Return one line per mistake: the key, what is wrong and, for an unknown key, the nearest valid one."""
+    lines = []
+    for mistake in error.errors():
+        key = ".".join(str(part) for part in mistake["loc"]) or kind.__name__
+        if mistake["type"] == "extra_forbidden":
+            lines.append(f"{key}: unknown key{nearest(str(mistake['loc'][-1]), _fields(kind, mistake['loc'][:-1]))}")
+        elif mistake["type"] == "missing":
+            lines.append(f"{key}: missing")
+        else:
+            lines.append(f"{key}: {mistake['msg'].removeprefix('Value error, ')} (found: {mistake['input']!r})")
+    return lines
+
+
+def _fields(kind: Any, location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys that are valid at ``location`` inside the settings class ``kind``."""
+    for part in location:
+        if not isinstance(part, str) or part not in kind.model_fields:
+            continue
+        annotation = kind.model_fields[part].annotation
+        arguments = [annotation, *getattr(annotation, "__args__", ())]
+        nested = [item for item in arguments if isinstance(item, type) and issubclass(item, BaseModel)]
+        kind = nested[0] if nested else kind
+    return list(kind.model_fields)

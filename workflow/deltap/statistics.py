@@ -14,9 +14,7 @@ def resampling_counts(samples: int, settings: BootstrapSettings) -> np.ndarray:
     indices = generator.integers(0, samples, size=(settings.draws, samples))
     offsets = np.arange(settings.draws)[:, None] * samples
     return (
-        np.bincount((indices + offsets).ravel(), minlength=settings.draws * samples)
-        .reshape(-1, samples)
-        .astype(float)
+        np.bincount((indices + offsets).ravel(), minlength=settings.draws * samples).reshape(-1, samples).astype(float)
     )
 
 

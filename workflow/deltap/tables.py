@@ -53,9 +53,7 @@ ANSWERS = _schema(
     question=_string,
     gold_answers=pa.list_(_string),
     answer=_string,  # stripped
-    answer_ids=pa.list_(
-        _int
-    ),  # the generated token ids, up to the last one that holds a character of the answer
+    answer_ids=pa.list_(_int),  # the generated token ids, up to the last one that holds a character of the answer
     prompt_tokens=_int,
     exact_question=pa.list_(SPAN),  # E_Q, offsets in ``question``
     exact_question_source=_string,  # who found it
@@ -165,9 +163,7 @@ SCHEMAS = {
 }
 
 
-def write_table(
-    path: str | Path, rows: pa.Table | Iterable[dict[str, Any]], schema: pa.Schema, metadata: dict
-) -> None:
+def write_table(path: str | Path, rows: pa.Table | Iterable[dict[str, Any]], schema: pa.Schema, metadata: dict) -> None:
     """Write ``rows`` (a table, or one mapping per row) as a whole Parquet file with the given schema.
 
     ``metadata`` is any JSON mapping (``provenance``, ``labels``). The same rows and metadata give the same bytes.
@@ -196,9 +192,7 @@ def read_table(path: str | Path, schema: pa.Schema, columns: list[str] | None = 
     return pq.read_table(path, columns=columns)
 
 
-def iterate_table(
-    path: str | Path, schema: pa.Schema, columns: list[str] | None = None
-) -> Iterator[pa.Table]:
+def iterate_table(path: str | Path, schema: pa.Schema, columns: list[str] | None = None) -> Iterator[pa.Table]:
     """Yield the row groups of a table one by one, after the check of `read_table`."""
     check_schema(path, schema)
     with pq.ParquetFile(path) as file:
@@ -222,9 +216,7 @@ def _read_schema(path: str | Path) -> pa.Schema:
     except FileNotFoundError:
         raise DeltapError(f"{path}: no such table") from None
     except (OSError, pa.ArrowInvalid) as error:
-        raise DeltapError(
-            f"{path}: not a readable Parquet file ({error}); delete it and run snakemake again"
-        ) from None
+        raise DeltapError(f"{path}: not a readable Parquet file ({error}); delete it and run snakemake again") from None
 
 
 def check_schema(path: str | Path, schema: pa.Schema) -> None:
@@ -246,8 +238,7 @@ def _compatible(found: pa.DataType, expected: pa.DataType) -> bool:
     plain_found = found.value_type if pa.types.is_dictionary(found) else found
     plain_expected = expected.value_type if pa.types.is_dictionary(expected) else expected
     return any(
-        test(plain_found) and test(plain_expected)
-        for test in (pa.types.is_integer, pa.types.is_floating, _is_text)
+        test(plain_found) and test(plain_expected) for test in (pa.types.is_integer, pa.types.is_floating, _is_text)
     ) or plain_found.equals(plain_expected)
 
 

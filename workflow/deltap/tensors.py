@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -18,9 +19,7 @@ _NAME = "activations"
 def write_activations(path: Path, activations: torch.Tensor, metadata: dict[str, Any]) -> None:
     """Write activations of shape (layers, samples, hidden) as a whole file, with ``metadata`` as JSON."""
     with whole(path) as temporary:
-        save_file(
-            {_NAME: activations.contiguous()}, temporary, {"deltap": json.dumps(metadata, sort_keys=True)}
-        )
+        save_file({_NAME: activations.contiguous()}, temporary, {"deltap": json.dumps(metadata, sort_keys=True)})
 
 
 class ActivationFiles:
@@ -43,6 +42,10 @@ class ActivationFiles:
         """The row of the shards' concatenation at which each shard begins."""
         self.rows = sum(shape[1] for shape in shapes)
 
+    def rows_of(self, shard: np.ndarray, row: np.ndarray) -> np.ndarray:
+        """Return the rows in the shards' concatenation of samples that are ``row`` in their ``shard``."""
+        return np.array(self.first_row)[shard] + row
+
     def layer(self, index: int) -> torch.Tensor:
         """Return the activations of one layer, float32, shape (samples of all shards, hidden)."""
         parts = []
@@ -63,3 +66,12 @@ class ActivationFiles:
             raise DeltapError(
                 f"{path}: damaged activations ({error}); delete the file and run snakemake again"
             ) from None
+
+
+def activation_files(paths: Sequence[Path], name: str, site: str, position: str) -> ActivationFiles:
+    """Return, of all the activation files ``paths``, those of one pass, site and position, in the given order."""
+    wanted = f"{name}.{site}.{position}.safetensors"
+    chosen = [path for path in paths if path.name == wanted]
+    if not chosen:
+        raise DeltapError(f"no file called {wanted} among the {len(paths)} activation files that were given")
+    return ActivationFiles(chosen)

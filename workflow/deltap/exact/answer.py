@@ -13,19 +13,221 @@ What is decided:
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from deltap.exact.answer_kind import Kind, answer_kind
-from deltap.exact.names import names, quoted_titles
+from deltap.exact.answer_phrases import JOINS, Phrase, Piece, explains, is_verb, phrases, pieces_of, words_in
 from deltap.exact.spans import Span
-from deltap.exact.words import COPULAS, FUNCTION_WORDS, PARTICLES, QUESTION_WORDS, Word, sentences, words_of
+from deltap.exact.words import Word, sentences, words_of
 
+# Matched against a sentence's words in lower case, a blank after each.
 _LEAD_IN = re.compile(
-    r"""
-    (?: (?:(?:the|my|a|one|final|correct|right|short|possible) )* (?:answer|response) (?:(?:to|for) (?:your|the|this|that) question )? (?:is|would be|was)?
-      | (?:i|we) (?:think|believe|guess|would say|am sure|know) (?:that )?
-    )\s
-    """,
-    re.VERBOSE,
+    r"(?:(?:the|my|an?|one|short|brief|final|correct|right|possible) )*(?:answer|response|output) "
+    r"(?:(?:to|for) (?:your|the|this|that) question )?(?:is |are |was |would be )?(?:that )?"
+    r"|(?:i|we) (?:think|believe|guess|suppose|know|would say) (?:that )?"
 )
+_INTERJECTIONS = frozenset("yes no yeah yep nope sure certainly absolutely correct well ok okay a ans q hello hi".split())
+_LIST_MARK = re.compile(r"[.)]\s")
+_EMPHASIS = re.compile(r"\*\*(.+?)\*\*")
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATE = re.compile(
+    rf"""\b (?:
+        (?:\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?)? {_MONTH} (?:\s+\d{{1,2}}(?:st|nd|rd|th)?\b)? (?:,?\s+\d{{4}})?
+      | \d{{1,2}}(?:st|nd|rd|th)\s+century
+      | \d{{3,4}}s? (?:[–-]\d{{2,4}})?
+      | \d{{1,2}}(?=\s?(?:AD|BCE?|CE)\b)
+    ) (?:\s?(?:AD|BCE?|CE))? \b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_NUMBER_WORDS = frozenset(
+    """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion
+    dozen half
+    """.split()
+)
+_TIME_AND_PLACE = frozenset("in on at from during".split())
+# A statement of so many words without a verb is its own core, even if it repeats words of the question.
+_SHORT = 4
+
+
+def exact_answer(answer: str, question: str) -> Span | None:
+    """Return the span of the answer's core phrase, or None where the answer has no letter and no digit."""
+    words = words_of(answer)
+    if not words:
+        return None
+    kind = answer_kind(question)
+    known = _known(question)
+    statements = [pieces_of(statement, answer) for statement in _statements(words, answer)]
+    if _is_phrase(statements[0], known):
+        return _span(_without_surroundings(statements[0], kind))
+    for pieces in statements:
+        if core := _core_of_kind(pieces, kind, known, answer):
+            return core
+    for pieces in statements:
+        for phrase in _in_order(phrases(pieces), known):
+            if core := _without_ends(phrase.pieces, known):
+                return _span(core)
+    return _span(next((phrase.pieces for phrase in _in_order(phrases(statements[0]), known)), statements[0]))
+
+
+def _known(question: str) -> set[str]:
+    """Return the stems of the question's content words, except of those that it offers for choice ("Lit or Adorable?")."""
+    pieces = pieces_of(words_of(question), question)
+    choices = {near for index, piece in enumerate(pieces) if piece.lower == "or" for near in (index - 1, index + 1)}
+    return {
+        _stem(word)
+        for index, piece in enumerate(pieces)
+        if not (piece.whole and index in choices)
+        for word in piece.words
+        if word.content
+    }
+
+
+def _statements(words: Sequence[Word], answer: str) -> list[Sequence[Word]]:
+    """Return the answer's sentences without their lead-ins, or what it emphasises itself.
+
+    A sentence that is a lead-in alone ("Sure!") counts only where there is nothing else.
+    """
+    for match in _EMPHASIS.finditer(answer):
+        emphasised = [word for word in words if match.start() < word.span.start < match.end()]
+        if body := _without_lead_in(emphasised):
+            return [body]
+    parts = sentences(words)
+    return [body for part in parts if (body := _without_lead_in(part))] or parts[:1]
+
+
+def _without_lead_in(words: Sequence[Word]) -> Sequence[Word]:
+    """Return the words behind "The answer is", "Yes,", "1." and the like."""
+    while words:
+        sign = words[1].gap.strip(" *\"'“‘") if len(words) > 1 else "."
+        if match := _LEAD_IN.match("".join(f"{word.lower} " for word in words)):
+            words = words[match.group().count(" ") :]
+        elif words[0].lower in _INTERJECTIONS and sign:
+            words = words[1:]
+        elif words[0].text.isdigit() and len(words) > 1 and _LIST_MARK.match(words[1].gap):
+            words = words[1:]
+        else:
+            break
+    return words
+
+
+def _is_phrase(pieces: Sequence[Piece], known: set[str]) -> bool:
+    """Tell whether a statement is a phrase rather than a sentence."""
+    if any(is_verb(piece) for piece in pieces):
+        return False
+    words = words_in(pieces)
+    return len(words) <= _SHORT or not any(_stem(word) in known for word in words)
+
+
+def _without_surroundings(pieces: Sequence[Piece], kind: Kind) -> Sequence[Piece]:
+    """Return a phrase without articles and prepositions before it and explanations behind it."""
+    ends = [
+        index
+        for index in range(1, len(pieces))
+        if explains(pieces, index) or (kind == "person" and pieces[index - 1].whole and pieces[index].lower in _TIME_AND_PLACE)
+    ]
+    core = list(pieces[: min(ends, default=len(pieces))])
+    while len(core) > 1 and core[0].edge and not _begins_title(core, kind):
+        del core[0]
+    while len(core) > 1 and core[-1].edge and not core[-1].words[0].capitalised:
+        del core[-1]
+    return core
+
+
+def _begins_title(pieces: Sequence[Piece], kind: Kind) -> bool:
+    """Tell whether a phrase's first word belongs to its name: "The Beatles", but "In Paris" where a place is asked."""
+    outside = pieces[0].lower in _TIME_AND_PLACE and (pieces[1].words[0].numeric or kind == "date")
+    return pieces[0].words[0].capitalised and pieces[1].whole and not outside
+
+
+def _core_of_kind(pieces: Sequence[Piece], kind: Kind, known: set[str], text: str) -> Span | None:
+    """Return the part of a sentence that is new and of the kind asked for, or None."""
+    if kind == "date":
+        return _date(words_in(pieces), known, text)
+    # A subject that repeats the question ("The author of the novel Emma is unknown") does not answer it.
+    found = [phrase for phrase in _in_order(phrases(pieces), known) if phrase.predicate or not _repeats(phrase, known)]
+    if kind == "number":
+        runs = [_without_ends(_from_number(phrase.pieces), known) for phrase in found]
+    elif kind in ("person", "name"):
+        if kind == "person":
+            found.sort(key=lambda phrase: phrase.after != "by")
+        runs = [_names_at_end(phrase.pieces) for phrase in found]
+    else:
+        runs = []
+    return next((_span(run) for run in runs if _is_new(run, known)), None)
+
+
+def _in_order(found: list[Phrase], known: set[str]) -> list[Phrase]:
+    """Return the phrases in the order in which the core is looked for.
+
+    Where the sentence's subject repeats the question ("Germany's capital is …"), what is said about it comes first.
+    """
+    subject = [phrase for phrase in found if not phrase.predicate]
+    predicate = [phrase for phrase in found if phrase.predicate]
+    repeats = any(_repeats(phrase, known) for phrase in subject)
+    return [*predicate, *subject] if repeats else [*subject, *predicate]
+
+
+def _repeats(phrase: Phrase, known: set[str]) -> bool:
+    return any(_stem(word) in known for word in words_in(phrase.pieces))
+
+
+def _date(words: Sequence[Word], known: set[str], text: str) -> Span | None:
+    """Return the first date that the question does not hold."""
+    start, end = words[0].span.start, words[-1].span.end
+    for match in _DATE.finditer(text, start, end):
+        inside = [word for word in words if match.start() <= word.span.start < match.end()]
+        if any(_stem(word) not in known for word in inside):
+            return Span(*match.span())
+    return None
+
+
+def _from_number(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Return a phrase from its first number on, unit included ("16", "two million years")."""
+    for index, piece in enumerate(pieces):
+        if piece.words[0].numeric or piece.words[0].lower in _NUMBER_WORDS:
+            return pieces[index:]
+    return []
+
+
+def _names_at_end(pieces: Sequence[Piece]) -> list[Piece]:
+    """Return the names that end a phrase ("French composer Claude Debussy", "Crick and Watson")."""
+    start = len(pieces)
+    while start > 0 and (pieces[start - 1].whole or (start < len(pieces) and pieces[start - 1].lower in JOINS)):
+        start -= 1
+    named = any(word.capitalised for word in words_in(pieces[start:]))
+    return [piece for index, piece in enumerate(pieces[start:]) if named and (index or piece.whole)]
+
+
+def _without_ends(pieces: Sequence[Piece], known: set[str]) -> Sequence[Piece]:
+    """Return a phrase without words at its ends that repeat the question, or nothing where all of it does.
+
+    A name from the question with another word behind it is the sentence's subject and its verb ("the Mary Rose sank").
+    """
+    core = list(pieces)
+    if len(core) > 1 and core[0].whole and not core[1].whole and not _is_new(core[:1], known):
+        del core[:2]
+    for end in (0, -1):
+        while core and not core[end].whole and (core[end].edge or not _is_new([core[end]], known)):
+            del core[end]
+    return core if _is_new(core, known) else []
+
+
+def _is_new(pieces: Sequence[Piece], known: set[str]) -> bool:
+    return any(word.content and _stem(word) not in known for word in words_in(pieces))
+
+
+def _stem(word: Word) -> str:
+    """Return the word without the commonest English endings, so that "played" repeats "play"."""
+    stem = word.lower.removesuffix("'s")
+    for ending in ("ing", "ed", "es", "s"):
+        if stem.endswith(ending) and len(stem) - len(ending) >= 3:
+            stem = stem.removesuffix(ending)
+            break
+    return stem.removesuffix("e")
+
+
+def _span(pieces: Sequence[Piece]) -> Span:
+    words = words_in(pieces)
+    return Span(words[0].span.start, words[-1].span.end)

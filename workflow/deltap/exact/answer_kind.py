@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from deltap.exact.names import names, quoted_titles
-from deltap.exact.question_rules import asking_clause
+from deltap.exact.question_rules import asking_clause, titles_and_names
 from deltap.exact.words import QUESTION_WORDS, words_of
 
 # A person is a name, and "by …" points at it.
@@ -24,9 +23,10 @@ _PERSONS = frozenset(
 _NAMES = frozenset(
     """
     country nation city town village state province county capital region continent island river lake sea ocean
-    mountain desert planet team club band group company organisation organization university college school
-    film movie book novel play poem opera musical song album single magazine newspaper show series title name surname
-    nickname language
+    mountain desert planet constellation bridge building street airport stadium castle palace museum church temple
+    team club band group company firm airline brand label organisation organization party university college school
+    film movie book novel play poem opera musical song album single magazine newspaper show series franchise title name
+    surname nickname language war battle dynasty
     """.split()
 )
 
@@ -34,13 +34,8 @@ _NAMES = frozenset(
 def answer_kind(question: str) -> Kind:
     """Return the kind of answer that the question word, or the noun after it, asks for."""
     words = words_of(question)
-    quoted = quoted_titles(words, question)
-    named = names([word for word in words if not any(word.span.overlaps(span) for span in quoted)])
-    clause = [
-        word
-        for word in asking_clause(words, [*quoted, *named])
-        if not any(word.span.overlaps(s) for s in quoted + named)
-    ]
+    taken = titles_and_names(words, question)
+    clause = [word for word in asking_clause(words, taken) if not any(word.span.overlaps(span) for span in taken)]
     asking = [index for index, word in enumerate(clause) if word.lower.removesuffix("'s") in QUESTION_WORDS]
     if not asking:
         return "any"

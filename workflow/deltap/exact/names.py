@@ -27,14 +27,17 @@ def quoted_titles(words: Sequence[Word], text: str) -> list[Span]:
     return result
 
 
+def capitals_mark_names(words: Sequence[Word]) -> bool:
+    """Tell whether capital letters mean something: not where every word has one."""
+    cased = [word for word in words if word.text != word.text.swapcase()]
+    return len(cased) <= 3 or not all(word.capitalised for word in cased)
+
+
 def names(words: Sequence[Word]) -> list[Span]:
     """Return the runs of capitalised words, with particles and numbers inside.
 
-    A function word at the start of a sentence does not begin a name, and capital letters everywhere mark none.
+    A function word at the start of a sentence does not begin a name.
     """
-    cased = [word for word in words if word.text != word.text.swapcase()]
-    if len(cased) > 3 and all(word.capitalised for word in cased):
-        return []
     result: list[Span] = []
     index = 0
     while index < len(words):

@@ -6,7 +6,7 @@ Knows English question words and function words, and no data set's templates.
 import re
 from collections.abc import Sequence
 
-from deltap.exact.names import names, quoted_titles
+from deltap.exact.names import capitals_mark_names, names, quoted_titles
 from deltap.exact.spans import Span, merged
 from deltap.exact.words import QUESTION_WORDS, Word, words_of
 from deltap.text import is_unspaced
@@ -27,13 +27,20 @@ def spans_by_rules(question: str) -> tuple[Span, ...]:
     span, and one with several words has one outside.
     """
     words = words_of(question)
-    quoted = quoted_titles(words, question)
-    unquoted = [word for word in words if not any(word.span.overlaps(span) for span in quoted)]
-    named = [_with_parenthesis(span, question) for span in names(unquoted)]
-    asking = asking_clause(words, [*quoted, *named]) if quoted or named else unquoted
-    plain = [word.bare for word in unquoted if word.numeric or (word in asking and word.content)]
-    spans = merged([*quoted, *named, *plain], question)
+    taken = titles_and_names(words, question)
+    free = [word for word in words if not any(word.span.overlaps(span) for span in taken)]
+    asking = asking_clause(words, taken) if taken else words
+    plain = [word.bare for word in free if word.numeric or (word in asking and word.content)]
+    spans = merged([*taken, *plain], question)
     return _leave_a_word(spans or merged([word.span for word in words[-1:]], question), words)
+
+
+def titles_and_names(words: Sequence[Word], question: str) -> list[Span]:
+    """Return the spans of a question's quoted titles and names, a name with the parenthesis after it."""
+    titles = quoted_titles(words, question)
+    unquoted = [word for word in words if not any(word.span.overlaps(title) for title in titles)]
+    found = names(unquoted) if capitals_mark_names(unquoted) else []
+    return [*titles, *(_with_parenthesis(name, question) for name in found)]
 
 
 def _with_parenthesis(name: Span, question: str) -> Span:

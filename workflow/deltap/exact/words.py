@@ -17,7 +17,7 @@ QUESTION_WORDS = frozenset("what which who whom whose where when why how".split(
 # Words that ask for nothing and name nothing.
 FUNCTION_WORDS = QUESTION_WORDS | frozenset(
     """
-    a an the this that these those some any each every either neither both such other another
+    a an the this that these those some any each every all either neither both such other another
     i me my mine we us our ours you your yours he him his she her hers it its they them their theirs one ones
     am is are was were be been being do does did doing done has have had having
     can could may might must shall should will would ought
@@ -30,7 +30,8 @@ FUNCTION_WORDS = QUESTION_WORDS | frozenset(
     not no yes there here now also too very much many more just only even ever never still again already
     quite rather
     called named known considered following
-    currently originally chiefly mainly mostly officially commonly usually alternatively respectively
+    currently originally chiefly mainly mostly officially commonly usually alternatively respectively explicitly
+    widely probably nearly approximately roughly exactly actually
     """.split()
 )
 
@@ -41,13 +42,13 @@ COPULAS = frozenset("is are was were be been isn't wasn't aren't weren't".split(
 PARTICLES = frozenset(
     """
     of the de del della delle dello der den des di da do dos das du la le les lo el al y e et i und
-    van von vom zu zur zum ter ten te bin ibn bint ben bar ud ul din abu ap af av d' l' n' 'n' n
+    van von vom zu zur zum ter ten te bin ibn bint ben bar ud ul din abu ap af av n v vs
     """.split()
 )
 
 # After these a full stop does not end a sentence.
 _ABBREVIATIONS = frozenset(
-    "jr sr dr mr mrs ms st prof rev gen col capt lt sgt gov sen rep hon no vol mt ft inc ltd co corp bros approx ca vs".split()
+    "jr sr dr mr mrs ms st prof rev gen col capt lt sgt gov sen rep hon no vol mt ft inc ltd co corp bros approx ca v vs".split()
 )
 
 # A mask of a text has one character for each of its own: "w" letter or combining mark, "0" digit, "u" a character of

@@ -33,7 +33,7 @@ PANELS_PER_ROW = 4
 # Height of each row of panels after the first, as a share of the figure's height with one row.
 FURTHER_ROW = 0.6
 TICK_STEP = 20
-NOTE_CHARACTERS_PER_INCH = 17
+NOTE_CHARACTERS_PER_INCH = 16
 MARKERS_PER_CURVE = 8
 
 
@@ -84,11 +84,12 @@ def draw(
         panels[0].set_ylim(low, high)
         panels[0].set_yticks(range(TICK_STEP * ceil(low / TICK_STEP), int(high) + 1, TICK_STEP))
         for panel, (model, label) in zip(panels, models.items(), strict=True):
-            of_model = rows[rows["model"] == model]
-            _draw_panel(panel, of_model, curves, label)
-            _add_notes(panel, of_model, curves, entry.width / min(len(models), PANELS_PER_ROW))
+            _draw_panel(panel, rows[rows["model"] == model], curves, label)
         add_legend(figure, [curve.line() for curve in curves], len(anchors), entry.columns)
-        _fit_titles(figure, panels)
+        figure.draw_without_rendering()  # from here on the panels' widths are known
+        _fit_titles(panels)
+        for panel, model in zip(panels, models, strict=True):
+            _add_notes(panel, rows[rows["model"] == model], curves, panel.bbox.width / figure.dpi)
     return figure
 
 
@@ -99,7 +100,9 @@ def _rows(summary: pa.Table | pd.DataFrame) -> pd.DataFrame:
     rows = rows.astype(dict.fromkeys(["model", "dataset", "anchor"], str))
     keys = ["model", "dataset", "anchor", "layer"]
     _refuse(
-        rows[rows.duplicated(keys)][keys], "choose one site, position, grouping and extractor", "two rows"
+        rows[rows.duplicated(keys)][keys],
+        "choose one site, position, grouping and extractor, and no table twice",
+        "two rows",
     )
     broken = (rows["n"] > 0) & ~np.isfinite(rows["mean"].astype(float))
     _refuse(rows[broken][keys], "compute the summary again", "n > 0 but no mean")
@@ -119,9 +122,7 @@ def _ordered(slugs: pd.Series, labels: Mapping[str, str]) -> dict[str, str]:
     return {slug: labels.get(slug, slug) for slug in order}
 
 
-def _curves(
-    rows: pd.DataFrame, entry: FigureEntry, labels: Mapping[str, str], anchors: Sequence[str]
-) -> list[_Curve]:
+def _curves(rows: pd.DataFrame, entry: FigureEntry, labels: Mapping[str, str], anchors: Sequence[str]) -> list[_Curve]:
     datasets = _ordered(rows["dataset"], labels)
     every = list({**labels, **datasets})
     palette = colours(entry.palette, len(every))
@@ -200,24 +201,20 @@ def _isolated(present: np.ndarray) -> np.ndarray:
 
 
 def _add_notes(panel: Axes, rows: pd.DataFrame, curves: Sequence[_Curve], width: float) -> None:
-    """Tell which curves a panel lacks and why; ``width`` is its share of the figure's, in inches."""
+    """Tell which curves a panel of ``width`` inches lacks for want of samples."""
     missing: dict[str, list[str]] = {}
     for curve in curves:
-        points = _points(rows, curve)
-        anchor = ANCHOR_LABELS[curve.anchor]
-        if points.empty:
-            missing.setdefault(f"{anchor} not measured", []).append(curve.name)
-        elif not points["n"].any():
-            missing.setdefault(f"no {anchor} samples", []).append(curve.name)
-    # Some of the width belongs to the axis.
-    characters = int(NOTE_CHARACTERS_PER_INCH * width) - 8
+        if not _points(rows, curve)["n"].any():
+            missing.setdefault(f"no {ANCHOR_LABELS[curve.anchor]} samples", []).append(curve.name)
+    characters = int(NOTE_CHARACTERS_PER_INCH * width)
     text = "\n".join(fill(f"{what}: {', '.join(names)}", characters) for what, names in missing.items())
-    panel.text(0.03, 0.03, text, transform=panel.transAxes, fontsize=7, color=GREY, va="bottom")
+    panel.text(
+        0.03, 0.03, text, transform=panel.transAxes, fontsize=7, color=GREY, verticalalignment="bottom", in_layout=False
+    )
 
 
-def _fit_titles(figure: Figure, panels: Sequence[Axes]) -> None:
+def _fit_titles(panels: Sequence[Axes]) -> None:
     """Make all titles smaller, where one is wider than its panel."""
-    figure.draw_without_rendering()
     share = min(panel.bbox.width / panel.title.get_window_extent().width for panel in panels)
     if share < 1:
         for panel in panels:

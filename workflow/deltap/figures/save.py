@@ -33,7 +33,5 @@ def file_format(path: str | Path) -> str:
     """Return the format that a figure's file name asks for; raise DeltapError when it is none of ours."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in _METADATA:
-        raise DeltapError(
-            f"{path}: figures are written as png, pdf or svg, not {kind!r}{nearest(kind, _METADATA)}"
-        )
+        raise DeltapError(f"{path}: figures are written as png, pdf or svg, not {kind!r}{nearest(kind, _METADATA)}")
     return kind

@@ -80,12 +80,7 @@ def layer_ticks(layers: int) -> list[int]:
 
     Their step is the smallest of 1, 2, 5, 10, 20, 50, … that gives at most four intervals.
     """
-    step = next(
-        factor * 10**power
-        for power in count()
-        for factor in (1, 2, 5)
-        if layers - 1 <= 4 * factor * 10**power
-    )
+    step = next(factor * 10**power for power in count() for factor in (1, 2, 5) if layers - 1 <= 4 * factor * 10**power)
     return list(range(0, layers, step))
 
 

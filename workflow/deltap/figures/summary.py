@@ -21,9 +21,7 @@ def read_summaries(paths: Sequence[str | Path], bootstrap: BootstrapSettings) ->
 
     Raises DeltapError that names the file and its wrong or missing columns.
     """
-    return pa.concat_tables(
-        [_read_summary(path, bootstrap).select(SUMMARY.names).cast(SUMMARY) for path in paths]
-    )
+    return pa.concat_tables([_read_summary(path, bootstrap).select(SUMMARY.names).cast(SUMMARY) for path in paths])
 
 
 def _read_summary(path: str | Path, bootstrap: BootstrapSettings) -> pa.Table:
@@ -72,7 +70,9 @@ def select(
     }.items():
         found = _distinct(summary, column)
         if value is None and len(found) > 1:
-            raise DeltapError(f"the table has several values of {column} ({', '.join(found)}): choose one")
+            raise DeltapError(
+                f"the table has several values of {column} ({', '.join(found)}): choose one with --{column}"
+            )
         summary = _keep(summary, column, found if value is None else [value])
     return summary
 

@@ -21,9 +21,7 @@ class Answer:
     """The model was cut off before it ended."""
 
 
-def read_answer(
-    tokenizer: Any, prompt_ids: list[int], ids: list[int], truncated: bool, thinking: bool
-) -> Answer:
+def read_answer(tokenizer: Any, prompt_ids: list[int], ids: list[int], truncated: bool, thinking: bool) -> Answer:
     """Return the answer that ``ids`` spell after ``prompt_ids``."""
     raw, offsets = decode(tokenizer, prompt_ids[-4:], ids)
     start = 0

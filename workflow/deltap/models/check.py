@@ -60,9 +60,7 @@ def check_model(engine: Engine, prompter: Prompter) -> None:
             f"cutting in layers 0 … {middle} and cutting everywhere differ at layer {middle}",
             (knockout[site] - plain[site])[middle],
         )
-        refuse(
-            "a padded batch from the shared prefix differs from one sequence", knockout[site] - batch[site]
-        )
+        refuse("a padded batch from the shared prefix differs from one sequence", knockout[site] - batch[site])
     if torch.equal(clean["attn"][:, :, 1], knockout["attn"][:, :, 1]):
         raise DeltapError(
             f"{type(engine.model).__name__}: the load check failed: cutting attention changes nothing, so this "

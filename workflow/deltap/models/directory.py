@@ -24,9 +24,7 @@ def check_model_directory(directory: Path) -> None:
     if not any(directory.glob("*.safetensors")):
         pickles = any(directory.glob("*.bin")) or any(directory.glob("*.pt"))
         remedy = (
-            "; only pickled weights are there, which are never loaded: convert them to safetensors"
-            if pickles
-            else ""
+            "; only pickled weights are there, which are never loaded: convert them to safetensors" if pickles else ""
         )
         raise DeltapError(f"{directory}: no weights (*.safetensors){remedy}")
     if not any((directory / name).is_file() for name in _TOKENIZERS):
@@ -36,9 +34,7 @@ def check_model_directory(directory: Path) -> None:
         try:
             shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
         except (ValueError, KeyError, AttributeError) as error:
-            raise DeltapError(
-                f"{index}: not a readable weight index ({error}); fetch the model again"
-            ) from None
+            raise DeltapError(f"{index}: not a readable weight index ({error}); fetch the model again") from None
         missing = sorted(shard for shard in shards if not (directory / shard).is_file())
         if missing:
             raise DeltapError(f"{directory}: weights are incomplete, missing {', '.join(missing)}")

@@ -149,8 +149,7 @@ class Engine:
         with knockout(edges), capture(modules, where) as activations:
             self._backbone(ids, self._cache(shared, len(sequences)))
         return {
-            site: torch.stack([activations[site, layer].to("cpu") for layer in range(self.layers)])
-            for site in sites
+            site: torch.stack([activations[site, layer].to("cpu") for layer in range(self.layers)]) for site in sites
         }
 
     def _backbone(self, ids: torch.Tensor, cache: Any) -> None:

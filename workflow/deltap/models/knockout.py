@@ -76,9 +76,7 @@ def knockout(edges: Edges | None) -> Iterator[None]:
 
 def _mask(*arguments: Any, allow_is_causal_skip: bool = True, **keywords: Any) -> torch.Tensor | None:
     # With edges to cut the mask has to exist; SDPA's shortcut for purely causal attention leaves it out.
-    return sdpa_mask(
-        *arguments, allow_is_causal_skip=allow_is_causal_skip and _edges.get() is None, **keywords
-    )
+    return sdpa_mask(*arguments, allow_is_causal_skip=allow_is_causal_skip and _edges.get() is None, **keywords)
 
 
 def _attention(

@@ -60,15 +60,11 @@ def refuse_unsupported(model: nn.Module) -> None:
     config = model.config.get_text_config()  # type: ignore[union-attr, operator]
     name = f"{type(model).__name__} ({config.model_type})"
     if getattr(config, "is_encoder_decoder", False):
-        raise DeltapError(
-            f"{name}: encoder-decoder models are not supported; knockout needs a causal decoder"
-        )
+        raise DeltapError(f"{name}: encoder-decoder models are not supported; knockout needs a causal decoder")
     if getattr(config, "is_causal", True) is False or getattr(config, "use_bidirectional_attention", False):
         raise DeltapError(f"{name}: attention is bidirectional; knockout needs a causal decoder")
     mixing = {
-        kind
-        for kind in getattr(config, "layer_types", None) or ()
-        if "attention" not in kind or "linear" in kind
+        kind for kind in getattr(config, "layer_types", None) or () if "attention" not in kind or "linear" in kind
     }
     modules = {
         type(module).__name__
@@ -82,9 +78,7 @@ def refuse_unsupported(model: nn.Module) -> None:
         )
     layers = decoder_layers(model)
     if len({id(layer) for layer in layers}) != len(layers):
-        raise DeltapError(
-            f"{name}: layers are looped (one module used several times); two passes would not be enough"
-        )
+        raise DeltapError(f"{name}: layers are looped (one module used several times); two passes would not be enough")
 
 
 def hidden_states(output: torch.Tensor | tuple) -> torch.Tensor:

@@ -24,9 +24,7 @@ def device(name: str) -> torch.device:
     if name == "auto":
         name = next(kind for kind, present in there.items() if present)
     if not there[name]:
-        raise DeltapError(
-            f"device '{name}' is not available here; set 'device: auto' or 'device: cpu' for the model"
-        )
+        raise DeltapError(f"device '{name}' is not available here; set 'device: auto' or 'device: cpu' for the model")
     return torch.device(name)
 
 
@@ -78,7 +76,5 @@ def end_ids(tokenizer: Any, engine: Engine, at_newline: bool) -> set[int]:
         texts = tokenizer.batch_decode([[token] for token in range(size)])
         ends |= {token for token, text in enumerate(texts) if "\n" in text}
     if not ends:
-        raise DeltapError(
-            f"{tokenizer.name_or_path}: the model has no end token, so its answers would never end"
-        )
+        raise DeltapError(f"{tokenizer.name_or_path}: the model has no end token, so its answers would never end")
     return ends

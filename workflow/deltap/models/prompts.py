@@ -52,10 +52,7 @@ class Prompter:
 
     def _render(self, question: str) -> str:
         if self._kind == "base":
-            blocks = [
-                f"Question: {example.question}\nAnswer: {example.answer}"
-                for example in self._settings.examples
-            ]
+            blocks = [f"Question: {example.question}\nAnswer: {example.answer}" for example in self._settings.examples]
             return "\n\n".join([*blocks, f"Question: {question}\nAnswer:"])
         message = {"role": "user", "content": self._settings.message.replace("{question}", question)}
         return self._tokenizer.apply_chat_template(
@@ -68,9 +65,7 @@ class Prompter:
         start, end = len(self._before), len(self._before) + len(question)
         ids, offsets = self._encode(text)
         special = set(self._tokenizer.all_special_ids) | set(self._tokenizer.added_tokens_decoder)
-        if any(
-            token in special and s < end and e > start for token, (s, e) in zip(ids, offsets, strict=True)
-        ):
+        if any(token in special and s < end and e > start for token, (s, e) in zip(ids, offsets, strict=True)):
             ids, offsets = self._encode_in_pieces(question)
         return Prompt(text, ids, offsets, start)
 

@@ -28,25 +28,29 @@ def question_table(stage: QuestionsStage) -> tuple[list[dict[str, Any]], dict[st
     """
     reading = read_questions(stage.entry, stage.dataset, stage.questions.bad_rows)
     shown = {normalise(example.question) for example in stage.examples}
-    new = [question for question in reading.questions if question.words not in shown]
+    new = [question for question in reading.questions if question.words() not in shown]
     open_ended = [question for question in new if stage.entry.yes_no or not only_yes_or_no(question)]
     questions, repeated = distinct(open_ended)
-    rows = sampled(questions, stage.dataset, stage.questions)
+    sample = sampled(questions, stage.dataset, stage.questions)
     dropped = {
         "bad_row": reading.bad_rows,
         "few_shot_example": len(reading.questions) - len(new),
         "yes_no": len(new) - len(open_ended),
         "duplicate": repeated["duplicate"],
         "same_question_other_answers": repeated["same_question_other_answers"],
-        "not_sampled": len(questions) - len(rows),
+        "not_sampled": len(questions) - len(sample),
     }
     logger.info("%s: %d rows; left out: %s", stage.dataset, reading.rows, listed(dropped))
-    if not rows:
-        raise DeltapError(
-            f"data set {stage.dataset}: no question is left of {reading.rows} rows: {listed(dropped)}"
-        )
-    splits, overlap = split_sizes(rows, stage.dataset), in_several_splits(rows)
-    logger.info("%s: %d questions: %s", stage.dataset, len(rows), listed(splits))
+    if not sample:
+        raise DeltapError(f"data set {stage.dataset}: no question is left of {reading.rows} rows: {listed(dropped)}")
+    splits, overlap = split_sizes(sample, stage.dataset), in_several_splits(sample)
+    logger.info("%s: %d questions: %s", stage.dataset, len(sample), listed(splits))
     logger.info("%s: in more than one split: %s", stage.dataset, listed(overlap))
-    counts = {"rows": reading.rows, "dropped": dropped, "questions": len(rows)}
-    return rows, {**counts, "splits": splits, "in_several_splits": overlap}
+    counts = {
+        "rows": reading.rows,
+        "dropped": dropped,
+        "questions": len(sample),
+        "splits": splits,
+        "in_several_splits": overlap,
+    }
+    return [asked.row(stage.dataset) for asked in sample], counts

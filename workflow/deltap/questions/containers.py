@@ -100,9 +100,7 @@ def _delimited_rows(path: Path) -> Iterator[Row]:
                     yield Row(f"{path}:{line}", BadRow(f"{len(cells)} cells instead of {len(columns)}"))
                 line = reader.line_num + 1
         except csv.Error as error:
-            raise DeltapError(
-                f"{path}:{reader.line_num}: not a CSV or TSV row ({error}); check its quotes"
-            ) from None
+            raise DeltapError(f"{path}:{reader.line_num}: not a CSV or TSV row ({error}); check its quotes") from None
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:
@@ -119,6 +117,4 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
                     number += 1
                     yield Row(f"{path}, row {number}", value)
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DeltapError(
-            f"{path}: cannot be read after row {number} ({error}); is the file whole?"
-        ) from None
+        raise DeltapError(f"{path}: cannot be read after row {number} ({error}); is the file whole?") from None

@@ -13,14 +13,14 @@ _CHUNK = 1 << 20  # characters
 
 
 def elements(stream: TextIO, name: str) -> Iterator[Any]:
-    """Yield the elements of a JSON array, or of the array ``Data`` of a JSON object.
+    """Yield the elements of the array of a text that `is_document`.
 
     ``name`` is the file, for messages. Raises DeltapError with the element's number (from 1) where the text breaks.
     """
     text = _Text(stream)
     bare = text.peek() == "["
-    if not bare and not _seek_data(text):
-        raise DeltapError(f"{name}: expected a JSON array, or an object with the array 'Data'")
+    if not bare:
+        _seek_data(text)
     text.skip()
     if text.peek() == "]":
         return
@@ -28,9 +28,7 @@ def elements(stream: TextIO, name: str) -> Iterator[Any]:
         try:
             element = text.value()
         except (ValueError, RecursionError) as error:
-            raise DeltapError(
-                f"{name}: element {number} is not JSON ({error}); is the file cut off?"
-            ) from None
+            raise DeltapError(f"{name}: element {number} is not JSON ({error}); is the file cut off?") from None
         yield element
         mark = text.skip()
         if mark == "]":
@@ -102,8 +100,9 @@ class _Text:
                 if not self._read(size):
                     raise
             else:
-                # A number that ends with the held text may go on after it.
-                if end < len(self.held) or not self._read(size):
+                # The beginning of a number is a number too: 1 of 1.5, 1 of 1e9.
+                whole = end < len(self.held) and self.held[end] not in ".eE"
+                if whole or not self._read(size):
                     self.position = end
                     return value
             size *= 2  # so that a long value is not decoded again for every chunk

@@ -20,12 +20,14 @@ class Question:
     extra: str = "{}"
     """The row's other fields, as a JSON object with sorted keys."""
 
-    @property
     def words(self) -> str:
-        """The normalised question: two questions with the same words are one."""
+        """Return the normalised question; two questions with the same words are one."""
         return normalise(self.question)
 
-    @property
+    def subject_words(self) -> str:
+        """Return the normalised subject, "" where there is none."""
+        return normalise(self.subject or "")
+
     def preferred_answer(self) -> str:
-        """The first gold answer that does not normalise to nothing, normalised."""
+        """Return the first gold answer that does not normalise to nothing, normalised."""
         return next(words for words in map(normalise, self.gold_answers) if words)

@@ -4,12 +4,13 @@ import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from deltap.cli import progress
 from deltap.errors import DeltapError, nearest
 from deltap.questions.question import Question
 from deltap.questions.rows import BadRow, Row
 from deltap.questions.shapes import Shape, read_question, shapes_of
 from deltap.questions.source import source_rows
-from deltap.settings import DatasetEntry
+from deltap.settings import DatasetSource
 
 logger = logging.getLogger(__name__)
 _REPORTED = 10  # bad rows that are named one by one
@@ -23,7 +24,7 @@ class Reading(NamedTuple):
     bad_rows: int
 
 
-def read_questions(entry: DatasetEntry, dataset: str, bad_share: float) -> Reading:
+def read_questions(entry: DatasetSource, dataset: str, bad_share: float) -> Reading:
     """Read every question of a data set.
 
     Raises DeltapError where the file cannot be read or its columns are others than its format has, where more than
@@ -34,37 +35,28 @@ def read_questions(entry: DatasetEntry, dataset: str, bad_share: float) -> Readi
     places: dict[str, tuple[str, str]] = {}
     questions, reasons = [], []
     rows, recognised = 0, False
-    for row in source_rows(entry, dataset):
+    for row in progress(source_rows(entry, dataset), f"{dataset}: rows", unit="row"):
         rows += 1
         if isinstance(row.value, dict):
             columns.update(dict.fromkeys(row.value))
             recognised = recognised or any(shape.fits(row.value) for shape in shapes)
         try:
             question = _question(row, shapes, dataset)
-        except BadRow as reason:
-            reasons.append(f"{row.place}: {reason}")
+        except BadRow as bad:
+            reasons.append(f"{row.place}: {bad}")
             continue
         _check_id(question, row.place, places)
         questions.append(question)
 
-    where = entry.path or entry.hub
     if columns and not recognised:
         raise DeltapError(
-            f"{where}: not a question set of format '{entry.format}': found the columns {_listed(columns)}, expected "
-            f"{_expected(shapes)}"
+            f"{_name(entry)}: not a question set of format '{entry.format}': found the columns {_listed(columns)}, "
+            f"expected {_expected(shapes)}"
         )
     _check_columns(entry, columns)
-    for reason in reasons[:_REPORTED]:
-        logger.warning("left out: %s", reason)
-    if reasons:
-        logger.warning("%s: %d of %d rows cannot be used and are left out", dataset, len(reasons), rows)
-    if len(reasons) > bad_share * rows:
-        raise DeltapError(
-            f"{where}: {len(reasons)} of {rows} rows cannot be used, more than the share that questions.bad_rows allows "
-            f"({bad_share:g}). The first: {reasons[0]}"
-        )
+    _check_bad_rows(reasons, rows, bad_share, _name(entry))
     if not questions:
-        raise DeltapError(f"{where}: no questions; the file has {rows} rows")
+        raise DeltapError(f"{_name(entry)}: no questions; it has {rows} rows")
     return Reading(questions, rows, len(reasons))
 
 
@@ -81,18 +73,33 @@ def _question(row: Row, shapes: tuple[Shape, ...], dataset: str) -> Question:
 
 def _check_id(question: Question, place: str, places: dict[str, tuple[str, str]]) -> None:
     """Refuse an id that another question has; the same question may stand there twice."""
-    words, other = places.setdefault(question.question_id, (question.words, place))
-    if words != question.words:
+    words, other = places.setdefault(question.question_id, (question.words(), place))
+    if words != question.words():
         raise DeltapError(f"two questions have the id {question.question_id!r}: {other} and {place}")
 
 
-def _check_columns(entry: DatasetEntry, found: Iterable[str]) -> None:
+def _check_columns(entry: DatasetSource, found: Iterable[str]) -> None:
     """Refuse a configured column that no row has."""
     for ours, theirs in entry.columns.items():
         if theirs not in found and theirs.partition(".")[0] not in found:
-            raise DeltapError(
-                f"{entry.path or entry.hub}: no column '{theirs}' for {ours}{nearest(theirs, found)}"
-            )
+            raise DeltapError(f"{_name(entry)}: no column '{theirs}' for {ours}{nearest(theirs, found)}")
+
+
+def _check_bad_rows(reasons: list[str], rows: int, bad_share: float, name: str) -> None:
+    """Report the rows that cannot be used, and refuse too many of them."""
+    for reason in reasons[:_REPORTED]:
+        logger.warning("left out: %s", reason)
+    if reasons:
+        logger.warning("%s: %d of %d rows cannot be used and are left out", name, len(reasons), rows)
+    if reasons and len(reasons) / rows > bad_share:
+        raise DeltapError(
+            f"{name}: {len(reasons)} of {rows} rows cannot be used, more than the share that questions.bad_rows "
+            f"allows ({bad_share:g}). The first: {reasons[0]}"
+        )
+
+
+def _name(entry: DatasetSource) -> str:
+    return str(entry.path or entry.hub)
 
 
 def _listed(columns: Iterable[str]) -> str:
@@ -101,4 +108,4 @@ def _listed(columns: Iterable[str]) -> str:
 
 
 def _expected(shapes: tuple[Shape, ...]) -> str:
-    return ", or ".join(" and ".join(map(repr, shape.needed)) for shape in shapes)
+    return ", or ".join(" and ".join(map(repr, shape.needed())) for shape in shapes)

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import fields
+from typing import Any, NamedTuple
 
 from deltap.errors import DeltapError
 from deltap.questions.hashes import question_hash, split_of
@@ -25,7 +26,7 @@ def distinct(questions: Iterable[Question]) -> tuple[list[Question], Counter[str
     """
     groups: dict[str, list[Question]] = {}
     for question in questions:
-        groups.setdefault(question.words, []).append(question)
+        groups.setdefault(question.words(), []).append(question)
     kept, dropped = [], Counter[str]()
     for group in groups.values():
         first, *others = sorted(group, key=_content)
@@ -42,40 +43,43 @@ def _content(question: Question) -> tuple:
     return (question.gold_answers, named, popularity, question.question, question.extra, question.question_id)
 
 
-def sampled(questions: Iterable[Question], dataset: str, settings: QuestionSettings) -> list[dict[str, Any]]:
-    """Return the sample as rows of the questions table, in the order of their hash.
+class Asked(NamedTuple):
+    """A question of the sample."""
 
-    The sample are the questions with the smallest hashes; ``questions`` has each normalised text once.
+    question: Question
+    split: str
+    hash: str
+
+    def row(self, dataset: str) -> dict[str, Any]:
+        """Return the row of the questions table."""
+        columns = {field.name: getattr(self.question, field.name) for field in fields(Question)}
+        return {**columns, "dataset": dataset, "split": self.split, "hash": self.hash}
+
+
+def sampled(questions: Iterable[Question], dataset: str, settings: QuestionSettings) -> list[Asked]:
+    """Return the sample, the questions with the smallest hashes, in their order.
+
+    ``questions`` has each normalised text once.
     """
-    hashed = sorted(
-        (question_hash(settings.salt, dataset, question.words), question) for question in questions
-    )
+    hashed = [(question_hash(settings.salt, dataset, question.words()), question) for question in questions]
+    hashed.sort(key=lambda pair: pair[0])
     key = _SPLIT_KEYS[settings.split_by]
     return [
-        {
-            **{name: getattr(question, name) for name in question.__slots__},
-            "dataset": dataset,
-            "split": split_of(settings.salt, dataset, key(question), settings.splits),
-            "hash": digits,
-        }
+        Asked(question, split_of(settings.salt, dataset, key(question), settings.splits), digits)
         for digits, question in hashed[: settings.number]
     ]
 
 
-def _subject(question: Question) -> str:
-    return normalise(question.subject or "") or question.words
-
-
 _SPLIT_KEYS: Mapping[str, Callable[[Question], str]] = {
-    "question": lambda question: question.words,
-    "subject": _subject,
-    "answer": lambda question: question.preferred_answer,
+    "question": lambda question: question.words(),
+    "subject": lambda question: question.subject_words() or question.words(),
+    "answer": lambda question: question.preferred_answer(),
 }
 
 
-def split_sizes(rows: Iterable[Mapping[str, Any]], dataset: str) -> dict[str, int]:
+def split_sizes(sample: Iterable[Asked], dataset: str) -> dict[str, int]:
     """Return the number of questions per split. Raises DeltapError where one has too few to go on with."""
-    sizes = Counter(row["split"] for row in rows)
+    sizes = Counter(asked.split for asked in sample)
     found = {split: sizes[split] for split in SPLITS}
     if found["train"] < 2 or found["validation"] < 2 or found["test"] < 1:
         raise DeltapError(
@@ -86,16 +90,18 @@ def split_sizes(rows: Iterable[Mapping[str, Any]], dataset: str) -> dict[str, in
     return found
 
 
-def in_several_splits(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def in_several_splits(sample: Iterable[Asked]) -> dict[str, int]:
     """Return how many subjects and how many preferred answers, both normalised, stand in more than one split."""
-    splits: dict[str, dict[str, set[str]]] = {"subjects": {}, "answers": {}}
-    for row in rows:
-        answer = next(words for words in map(normalise, row["gold_answers"]) if words)
-        subject = normalise(row["subject"] or "")
-        splits["answers"].setdefault(answer, set()).add(row["split"])
-        if subject:
-            splits["subjects"].setdefault(subject, set()).add(row["split"])
-    return {kind: sum(len(found) > 1 for found in values.values()) for kind, values in splits.items()}
+    subjects: dict[str, set[str]] = {}
+    answers: dict[str, set[str]] = {}
+    for question, split, _ in sample:
+        answers.setdefault(question.preferred_answer(), set()).add(split)
+        if question.subject_words():
+            subjects.setdefault(question.subject_words(), set()).add(split)
+    return {
+        "subjects": sum(len(splits) > 1 for splits in subjects.values()),
+        "answers": sum(len(splits) > 1 for splits in answers.values()),
+    }
 
 
 def listed(counts: Mapping[str, int]) -> str:

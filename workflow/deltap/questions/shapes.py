@@ -1,6 +1,6 @@
 """Which columns of a row mean what, for each format of question file.
 
-A new data set is a `Shape` in `FORMATS` (and its name in `settings.DatasetEntry.format`), or without any code an entry
+A new data set is a `Shape` in `FORMATS` (and its name in `settings.DatasetSource.format`), or without any code an entry
 of format ``table`` with the names of its columns.
 """
 
@@ -12,7 +12,7 @@ from deltap.files import digest
 from deltap.questions.question import Question
 from deltap.questions.rows import BadRow
 from deltap.questions.values import as_json, lookup, mapping, number, text, texts
-from deltap.settings import DatasetEntry
+from deltap.settings import DatasetSource
 from deltap.text import normalise
 
 
@@ -32,16 +32,12 @@ class Shape:
     left_out: frozenset[str] = frozenset()
     """Columns that would fill ``extra`` with texts of no use here."""
 
-    @property
     def needed(self) -> tuple[str, ...]:
-        """The outer columns by which a row of this shape is recognised."""
-        return tuple(
-            dict.fromkeys(column.partition(".")[0] for column in (self.question, *self.gold_answers))
-        )
+        """Return the outer columns by which a row of this shape is recognised."""
+        return tuple(dict.fromkeys(column.partition(".")[0] for column in (self.question, *self.gold_answers)))
 
-    @property
     def used(self) -> frozenset[str]:
-        """Every column whose value goes to a column of the questions table."""
+        """Return every column whose value goes to a column of the questions table."""
         single = (self.question, self.subject, self.property, self.popularity, self.question_type)
         return frozenset((*single, *self.gold_answers, *self.question_id))
 
@@ -51,6 +47,8 @@ class Shape:
         return all(column in fields or column.partition(".")[0] in fields for column in exact)
 
 
+# What the questions were once asked about; questions are asked without it here.
+_PASSAGES = frozenset(("context", "supporting_facts", "search_results", "entity_pages", "SearchResults", "EntityPages"))
 _FLASHRAG = Shape(
     "question",
     ("golden_answers",),
@@ -58,10 +56,7 @@ _FLASHRAG = Shape(
     property="metadata.prop",
     popularity="metadata.s_pop",
     question_type="metadata.type",
-)
-# What the questions were once asked about; questions are asked without it here.
-_PASSAGES = frozenset(
-    ("context", "supporting_facts", "search_results", "entity_pages", "SearchResults", "EntityPages")
+    left_out=_PASSAGES,
 )
 
 FORMATS: dict[str, tuple[Shape, ...]] = {
@@ -83,15 +78,24 @@ FORMATS: dict[str, tuple[Shape, ...]] = {
 _TABLE_ANSWERS = ("gold_answers", "golden_answers", "answers", "answer", "possible_answers")
 
 
-def shapes_of(entry: DatasetEntry) -> tuple[Shape, ...]:
+def shapes_of(entry: DatasetSource) -> tuple[Shape, ...]:
     """Return the shapes that the rows of a data set may have, the more likely ones first."""
     if entry.format != "table":
         return FORMATS[entry.format]
-    columns = dict(entry.columns)
-    question = columns.pop("question", "question")
-    answers = (columns.pop("gold_answers"),) if "gold_answers" in columns else _TABLE_ANSWERS
-    identifier = (columns.pop("question_id"),) if "question_id" in columns else ("question_id", "id")
-    return tuple(Shape(question, (answer,), identifier, **columns) for answer in answers)
+    columns = entry.columns
+    answers = (columns["gold_answers"],) if "gold_answers" in columns else _TABLE_ANSWERS
+    return tuple(
+        Shape(
+            columns.get("question", "question"),
+            (answer,),
+            (columns["question_id"],) if "question_id" in columns else ("question_id", "id"),
+            subject=columns.get("subject", "subject"),
+            property=columns.get("property", "property"),
+            popularity=columns.get("popularity", "popularity"),
+            question_type=columns.get("question_type", "question_type"),
+        )
+        for answer in answers
+    )
 
 
 def read_question(shape: Shape, fields: Mapping[str, Any], dataset: str) -> Question:
@@ -106,7 +110,7 @@ def read_question(shape: Shape, fields: Mapping[str, Any], dataset: str) -> Ques
     answers = [answer for column in shape.gold_answers for answer in texts(lookup(fields, column), column)]
     gold_answers = tuple(dict.fromkeys(answers))
     if not any(map(normalise, gold_answers)):
-        symbols = f"; {', '.join(map(ascii, gold_answers))} has no letter or digit" if gold_answers else ""
+        symbols = f"; only {', '.join(map(repr, gold_answers))} without a letter or digit" if gold_answers else ""
         raise BadRow(f"no answers{symbols}")
 
     def optional(column: str) -> str | None:
@@ -131,14 +135,15 @@ def read_question(shape: Shape, fields: Mapping[str, Any], dataset: str) -> Ques
 
 def _rest(shape: Shape, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the shape does not use, also inside columns of which it uses a part."""
-    rest = {}
+    used, rest = shape.used(), {}
     for name, value in fields.items():
-        if name in shape.used or name in shape.left_out:
+        if name in used or name in shape.left_out:
             continue
-        inner = {column.partition(".")[2] for column in shape.used if column.startswith(f"{name}.")}
-        rest[name] = (
-            {key: item for key, item in mapping(value).items() if key not in inner} if inner else value
-        )
+        inner = {column.partition(".")[2] for column in used if column.startswith(f"{name}.")}
+        if inner:
+            value = {key: item for key, item in mapping(value).items() if key not in inner | shape.left_out}
+        if value or not inner:
+            rest[name] = value
     return rest
 
 
@@ -148,6 +153,4 @@ def _check_unicode(question: Question) -> None:
     try:
         "".join((*texts, *(name for name in named if name))).encode()
     except UnicodeEncodeError:
-        raise BadRow(
-            "text that is not Unicode: bytes that are not UTF-8, or half of a surrogate pair"
-        ) from None
+        raise BadRow("text that is not Unicode: bytes that are not UTF-8, or half of a surrogate pair") from None

@@ -8,10 +8,10 @@ from deltap.errors import DeltapError
 from deltap.questions.containers import file_rows
 from deltap.questions.hub import hub_rows
 from deltap.questions.rows import Row
-from deltap.settings import DatasetEntry
+from deltap.settings import DatasetSource
 
 
-def check_file(entry: DatasetEntry, dataset: str) -> None:
+def check_file(entry: DatasetSource, dataset: str) -> None:
     """Raise DeltapError where the data set is a file that does not exist; name the nearest one of its folder."""
     if entry.path is None:
         return
@@ -27,7 +27,7 @@ def check_file(entry: DatasetEntry, dataset: str) -> None:
     raise DeltapError(f"data set {dataset}: no file {path}{hint}")
 
 
-def source_rows(entry: DatasetEntry, dataset: str) -> Iterator[Row]:
+def source_rows(entry: DatasetSource, dataset: str) -> Iterator[Row]:
     """Return the rows of a data set, from its file or from the hub."""
     if entry.path is None:
         return hub_rows(entry)

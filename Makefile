@@ -1,0 +1,48 @@
+# make demo    the main job on the embedded default, from a fresh clone to the figure
+# make test    the tests
+PYTHON ?= python3
+BIN := .venv/bin
+CORES ?= $(shell nproc 2>/dev/null || echo 2)
+INSTALLED := .venv/.installed
+
+.PHONY: demo test check schemas lock clean help
+
+help:
+	@sed -n 's/^# \(make .*\)/\1/p' Makefile
+
+# Exact versions come from the lock; torch goes first, so that nothing pulls another build of it.
+$(INSTALLED): envs/lock.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "deltap needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep '^torch==' envs/lock.txt)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint envs/lock.txt --editable '.[dev]'
+	touch $@
+
+demo: $(INSTALLED)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --configfile config/demo.yaml --cores $(CORES)
+	@$(BIN)/python scripts/where.py --configfile config/demo.yaml
+
+test: $(INSTALLED)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+
+# Style, types, and generated files that are out of date.
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# The JSON Schemas of the configuration, for editors; generated from workflow/deltap/settings.py.
+schemas: $(INSTALLED)
+	$(BIN)/python scripts/write_schemas.py --out config/schemas
+
+# Resolves the newest versions anew, in an environment of its own.
+lock:
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet 'torch==2.13.0'
+	.venv-lock/bin/python -m pip install --quiet --editable '.[cluster,dev]'
+	(echo '# Exact versions of every package, for pip --constraint. Written by make lock.'; \
+	  .venv-lock/bin/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//') > envs/lock.txt
+	rm -rf .venv-lock
+
+clean:
+	rm -rf .venv results work .snakemake

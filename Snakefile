@@ -1,0 +1,77 @@
+"""deltap: where a language model's internal sense of truth comes from, measured by attention knockout.
+
+    snakemake -n                                     the paper's run (config/config.yaml), shown only
+    snakemake --configfile config/demo.yaml -c2      the demo: a small model, bundled questions
+    snakemake --configfile mine.yaml -c8             your own
+
+The stages are in workflow/rules, one file each, in the order of the flow; the algorithms are in workflow/deltap.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+BASE = Path(workflow.basedir)
+SCRIPTS = BASE / "scripts"
+sys.path.insert(0, str(BASE / "workflow"))
+
+from deltap.errors import DeltapError
+from deltap.figures.variants import figure_variants
+from deltap.provenance import code_digest
+from deltap.run import Run
+
+
+configfile: BASE / "config" / "config.yaml"
+
+
+try:
+    RUN = Run(config, BASE / "config")
+    RUN.check_inputs()
+except DeltapError as error:
+    raise WorkflowError(str(error)) from None
+
+SETTINGS = RUN.settings
+RESULTS = RUN.results
+# The part of every path that a model, a data set and an extractor of answers share.
+SERIES = "{model}/{dataset}/{extractor}"
+
+shell.prefix(f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(BASE / 'workflow'))}${{{{PYTHONPATH:+:$PYTHONPATH}}}}; ")
+
+
+wildcard_constraints:
+    model="|".join(RUN.models),
+    dataset="|".join(RUN.datasets),
+    extractor="|".join(SETTINGS.extractors),
+    anchor="|".join(SETTINGS.anchors),
+    shard=r"\d+",
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/models.smk"
+include: "workflow/rules/questions.smk"
+include: "workflow/rules/inference.smk"
+include: "workflow/rules/labels.smk"
+include: "workflow/rules/probes.smk"
+include: "workflow/rules/anchors.smk"
+include: "workflow/rules/delta_p.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/figures.smk"
+
+
+localrules:
+    all,
+    tables,
+    figures,
+    download,
+
+
+rule all:
+    default_target: True
+    input:
+        rules.tables.input,
+        rules.figures.input,

@@ -1,0 +1,63 @@
+"""Apply the probes to both passes of the test samples and find whose verdict flips (ANCHORS)."""
+
+import argparse
+from pathlib import Path
+
+import pyarrow as pa
+from safetensors.numpy import load_file
+
+from deltap import cli
+from deltap.anchors import anchors
+from deltap.errors import DeltapError
+from deltap.probes import Probe, reference_layer
+from deltap.provenance import provenance
+from deltap.samples import by_split, probe_samples
+from deltap.tables import ANCHORS, PROBES, read_metadata, read_table, write_table
+from deltap.tensors import activation_files
+
+
+def main(options: argparse.Namespace) -> None:
+    """Find the anchors of one model and data set."""
+    samples = probe_samples(options.labels)
+    test = by_split(samples)["test"]
+    if not len(test["question_id"]):
+        raise DeltapError(f"{options.labels}: no test sample is left; ask more questions (questions.number)")
+    arrays = load_file(options.probes)
+    scores = [row for row in read_table(options.scores, PROBES).to_pylist() if row["split"] == "validation"]
+
+    parts = []
+    for site, position in dict.fromkeys((row["site"], row["position"]) for row in scores):
+        validation = [row for row in scores if (row["site"], row["position"]) == (site, position)]
+        k_star = reference_layer([row["layer"] for row in validation], [row["auroc"] for row in validation])
+        probes = []
+        for layer in range(len(validation)):
+            prefix = f"{site}/{position}/{layer}/"
+            probes.append(
+                Probe.from_arrays(
+                    {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+                )
+            )
+        clean = activation_files(options.clean, "clean", site, position)
+        knockout = activation_files(options.knockout, "knockout", site, position)
+        rows = {
+            "question_id": test["question_id"],
+            "label": test["label"],
+            "clean_row": clean.rows_of(test["shard"], test["clean_row"]),
+            "knockout_row": knockout.rows_of(test["shard"], test["knockout_row"]),
+        }
+        constants = {**samples.constants, "site": site, "position": position}
+        parts.append(anchors(probes, clean, knockout, rows, k_star, constants))
+    table = pa.concat_tables([part.select(ANCHORS.names).cast(ANCHORS) for part in parts])
+    inputs = [samples.provenance, read_metadata(options.scores).get("provenance")]
+    write_table(options.out, table, ANCHORS, {"provenance": provenance(__file__, {}, inputs=inputs)})
+
+
+if __name__ == "__main__":
+    parser = cli.parser(__doc__)
+    parser.add_argument("--labels", required=True, type=Path, help="the labelled answers (Parquet)")
+    parser.add_argument("--probes", required=True, type=Path, help="the probes (safetensors)")
+    parser.add_argument("--scores", required=True, type=Path, help="the probes' scores (Parquet)")
+    parser.add_argument("--clean", required=True, type=Path, nargs="+", help="the clean activations of every shard")
+    parser.add_argument("--knockout", required=True, type=Path, nargs="+", help="the same under knockout")
+    parser.add_argument("--out", required=True, type=Path, help="the anchors (Parquet)")
+    cli.run(main, parser)

@@ -1,0 +1,162 @@
+"""Knockout against an independent reference, and what must not change."""
+
+import plain
+import pytest
+import tiny
+import torch
+
+from deltap.models.engine import Engine
+from deltap.models.knockout import Edges
+
+SITES = ("attn", "mlp", "resid")
+SEQUENCES = [
+    [0, 40, 51, 62, 73, 84, 95, 106, 117, 128, 139, 150],
+    [0, 41, 52, 63, 74, 85, 96, 107, 118],
+    [0, 42, 53, 64, 75, 86, 97, 108, 119, 130, 141, 152, 163, 174, 185],
+]
+IN_ONE_PIECE = [[3, 4, 5], [2, 3], [6]]
+IN_SEVERAL_PIECES = [[2, 5, 6], [1, 4], [3, 4, 8, 10]]
+
+
+@pytest.fixture(params=tiny.FAMILIES)
+def model(request):
+    return tiny.model(request.param)
+
+
+def every_position(sequences):
+    """Positions read in each sequence; as many in each, so the shortest decides."""
+    return [list(range(min(map(len, sequences)))) for _ in sequences]
+
+
+def last_positions(sequences):
+    return [[len(sequence) - 3, len(sequence) - 1] for sequence in sequences]
+
+
+@pytest.mark.parametrize("cut", [IN_ONE_PIECE, IN_SEVERAL_PIECES], ids=["one piece", "several pieces"])
+def test_one_knockout_pass_equals_one_plain_pass_for_each_layer(model, cut):
+    positions = last_positions(SEQUENCES)
+    found = Engine(model, 10_000).forward(SEQUENCES, positions, SITES, cut)
+    for index, sequence in enumerate(SEQUENCES):
+        for k in range(model.config.num_hidden_layers):
+            reference = plain.activations(model, sequence, cut[index], last_layer=k)
+            for site in SITES:
+                expected = reference[site][k][positions[index]]
+                torch.testing.assert_close(found[site][k, index], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_clean_pass_equals_plain_algebra(model):
+    positions = every_position(SEQUENCES)
+    found = Engine(model, 10_000).forward(SEQUENCES, positions, SITES)
+    for index, sequence in enumerate(SEQUENCES):
+        reference = plain.activations(model, sequence, None, last_layer=-1)
+        for site in SITES:
+            expected = torch.stack(reference[site])[:, positions[index]]
+            torch.testing.assert_close(found[site][:, index], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_cutting_changes_later_positions_at_every_layer(model):
+    engine = Engine(model, 10_000)
+    positions = last_positions(SEQUENCES)
+    # In a sliding window only tokens near the cut ones can notice at layer 0.
+    clean, knockout = engine.forward(SEQUENCES, positions, SITES), engine.forward(SEQUENCES, positions, SITES, IN_SEVERAL_PIECES)
+    assert ((clean["resid"] - knockout["resid"])[-1].abs().amax(dim=(-1, -2)) > 1e-3).all()
+
+
+def test_a_mask_that_cuts_nothing_equals_the_model_without_a_mask(model):
+    engine = Engine(model, 10_000)
+    positions = every_position(SEQUENCES)
+    clean = engine.forward(SEQUENCES, positions, SITES)
+    nothing = engine.forward(SEQUENCES, positions, SITES, [[], [], []])
+    for site in SITES:
+        torch.testing.assert_close(clean[site], nothing[site], atol=1e-6, rtol=0)
+
+
+def test_positions_before_the_cut_do_not_change(model):
+    engine = Engine(model, 10_000)
+    before = [list(range(min(cut))) for cut in IN_ONE_PIECE]
+    for sequence, positions, cut in zip(SEQUENCES, before, IN_ONE_PIECE, strict=True):
+        clean = engine.forward([sequence], [positions], SITES)
+        knockout = engine.forward([sequence], [positions], SITES, [cut])
+        for site in SITES:
+            torch.testing.assert_close(clean[site], knockout[site], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("budget", [1, 20, 10_000])
+def test_batches_and_padding_change_nothing(model, budget):
+    positions = last_positions(SEQUENCES)
+    alone = [Engine(model, 1).forward([s], [p], SITES, [c]) for s, p, c in zip(SEQUENCES, positions, IN_ONE_PIECE, strict=True)]
+    together = Engine(model, budget).forward(SEQUENCES, positions, SITES, IN_ONE_PIECE)
+    for site in SITES:
+        expected = torch.cat([one[site] for one in alone], dim=1)
+        torch.testing.assert_close(together[site], expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_shared_prefix_changes_nothing(model):
+    prefix = [0, 40, 51, 62, 73, 84, 95]
+    sequences = [prefix + sequence[1:] for sequence in SEQUENCES]
+    cut = [[position + 6 for position in piece] for piece in IN_SEVERAL_PIECES]
+    positions = last_positions(sequences)
+    engine = Engine(model, 10_000)
+    expected = engine.forward(sequences, positions, SITES, cut)
+    expected_clean = engine.forward(sequences, positions, SITES)
+    engine.share_prefix(prefix)
+    for found, wanted in (
+        (engine.forward(sequences, positions, SITES, cut), expected),
+        (engine.forward(sequences, positions, SITES), expected_clean),
+    ):
+        for site in SITES:
+            torch.testing.assert_close(found[site], wanted[site], atol=1e-5, rtol=1e-5)
+
+
+def test_a_cut_inside_the_shared_prefix_is_computed_without_it(model):
+    engine = Engine(model, 10_000)
+    positions = last_positions(SEQUENCES)
+    expected = engine.forward(SEQUENCES, positions, SITES, IN_ONE_PIECE)
+    engine.share_prefix(SEQUENCES[0][:5])
+    found = engine.forward(SEQUENCES, positions, SITES, IN_ONE_PIECE)
+    torch.testing.assert_close(found["resid"], expected["resid"], atol=1e-5, rtol=1e-5)
+
+
+def test_position_0_is_never_cut():
+    with pytest.raises(ValueError, match="position 0"):
+        Edges(torch.tensor([[True, False, False]]))
+
+
+def test_edges_of_a_cut():
+    allowed = Edges(torch.tensor([[False, True, True, False, False]])).allowed(5, 5)[0, 0]
+    cut = {(i, j) for i in range(5) for j in range(5) if not allowed[i, j]}
+    # Queries outside of E_Q do not see it; queries inside see all of it. Causality is the model's own.
+    assert {(i, j) for i, j in cut if i > j} == {(3, 1), (3, 2), (4, 1), (4, 2)}
+
+
+def test_generation_in_batches_and_with_a_prefix_equals_one_by_one(model):
+    prompts = [sequence[:8] for sequence in SEQUENCES] + [SEQUENCES[2][:11]]
+    alone = [Engine(model, 1).generate([prompt], {1}, 6)[0] for prompt in prompts]
+    engine = Engine(model, 10_000)
+    assert engine.generate(prompts, {1}, 6) == alone
+    engine.share_prefix([0, 40, 51])
+    assert engine.generate(prompts, {1}, 6) == alone
+
+
+def test_generation_equals_repeated_argmax(model):
+    prompt = SEQUENCES[0]
+    expected: list[int] = []
+    for _ in range(6):
+        with torch.no_grad():
+            expected.append(int(model(torch.tensor([prompt + expected])).logits[0, -1].argmax()))
+    assert Engine(model, 10_000).generate([prompt], {399}, 6)[0] == expected
+
+
+def test_generation_stops_before_the_end_token(model):
+    prompt = SEQUENCES[0]
+    free = Engine(model, 10_000).generate([prompt], {399}, 6)[0]
+    end = free[3]
+    assert Engine(model, 10_000).generate([prompt], {end, 399}, 6)[0] == free[: free.index(end)]
+
+
+def test_hooks_are_removed(model):
+    engine = Engine(model, 10_000)
+    engine.forward(SEQUENCES, last_positions(SEQUENCES), SITES)
+    with pytest.raises(IndexError):
+        engine.forward([SEQUENCES[0]], [[99]], SITES)
+    assert not any(module._forward_hooks for module in model.modules())

@@ -1,0 +1,190 @@
+"""A run: its settings with every name resolved, and where its files are.
+
+Snakemake reads this at every start, so nothing heavy (torch, pyarrow, …) may be imported here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from deltap.errors import DeltapError, nearest
+from deltap.models.directory import MANIFEST, check_model_directory
+from deltap.questions.source import check_file
+from deltap.settings import (
+    DatasetEntry,
+    DatasetSource,
+    DeltaPStage,
+    FigureEntry,
+    InferenceSettings,
+    InferenceStage,
+    LabelsStage,
+    ModelEntry,
+    ModelSettings,
+    ProbesStage,
+    PromptSettings,
+    QuestionsStage,
+    RunSettings,
+    mistakes,
+)
+
+Entry = TypeVar("Entry", bound=BaseModel)
+
+
+class Run:
+    """Settings of a run, with the definitions of the models, data sets and figures that it names."""
+
+    def __init__(self, config: Mapping[str, Any], config_directory: Path) -> None:
+        """Check a configuration (a mapping as YAML gives it) against the definitions in ``config_directory``.
+
+        Raises DeltapError with one line for each mistake.
+        """
+        try:
+            self.settings = RunSettings.model_validate(config)
+        except ValidationError as error:
+            raise DeltapError("\n".join(f"configuration: {line}" for line in mistakes(error, RunSettings))) from None
+        settings = self.settings
+        files = {
+            kind: [config_directory / f"{kind}s.yaml", *map(Path, getattr(settings, f"{kind}_files"))]
+            for kind in ("model", "dataset", "figure")
+        }
+        self.models = _chosen(settings.models, "models", files["model"], ModelEntry)
+        self.datasets = _chosen(settings.datasets, "datasets", files["dataset"], DatasetEntry)
+        self.figures = _chosen(settings.figures, "figures", files["figure"], FigureEntry)
+        self.results = Path(settings.paths.results) / settings.run
+
+    def check_inputs(self) -> None:
+        """Raise DeltapError with one line for each question file or model directory that is missing or incomplete.
+
+        What is fetched by the workflow itself is not looked for.
+        """
+        mistakes = []
+        for name, dataset in self.datasets.items():
+            try:
+                check_file(dataset, name)
+            except DeltapError as error:
+                mistakes.append(str(error))
+        for name, model in self.models.items():
+            try:
+                if model.source.path:
+                    check_model_directory(Path(model.source.path))
+            except DeltapError as error:
+                mistakes.append(f"model '{name}': {error}")
+        if mistakes:
+            raise DeltapError("\n".join(mistakes))
+
+    def model_directory(self, model: str) -> Path:
+        """Return the directory of a model's weights and tokenizer."""
+        source = self.models[model].source
+        if source.path:
+            return Path(source.path)
+        return Path(self.settings.paths.models) / self.source_slug(model)
+
+    def model_marker(self, model: str) -> Path:
+        """Return the file that exists once the model's directory is complete."""
+        return self.model_directory(model) / ("config.json" if self.models[model].source.path else MANIFEST)
+
+    def source_slug(self, model: str) -> str:
+        """Return the name of the directory that a fetched model's source is kept in."""
+        source = self.models[model].source
+        name = source.wheel.replace("==", "-") if source.wheel else f"{source.hub}@{source.revision or 'main'}"
+        return name.replace("/", "--")
+
+    def prompt(self, model: str) -> PromptSettings:
+        """Return how a model is asked."""
+        return self.models[model].prompt or self.settings.prompt
+
+    def questions_stage(self, dataset: str) -> QuestionsStage:
+        """Return what the questions of ``dataset`` depend on."""
+        examples = {example: None for model in self.models for example in self.prompt(model).examples}
+        return QuestionsStage(
+            dataset=dataset,
+            entry=_part(self.datasets[dataset], DatasetSource),
+            questions=self.settings.questions,
+            examples=tuple(examples),
+        )
+
+    def inference_stage(self, model: str, dataset: str, extractor: str) -> InferenceStage:
+        """Return what the inference of ``model`` on ``dataset`` depends on."""
+        return InferenceStage(
+            model=model,
+            dataset=dataset,
+            extractor=extractor,  # type: ignore[arg-type]
+            entry=_part(self.models[model], ModelSettings),
+            prompt=self.prompt(model),
+            inference=_part(self.settings.inference, InferenceSettings),
+        )
+
+    def labels_stage(self) -> LabelsStage:
+        """Return what labels depend on."""
+        return LabelsStage(labels=self.settings.labels)
+
+    def probes_stage(self) -> ProbesStage:
+        """Return what probes depend on."""
+        inference = self.settings.inference
+        return ProbesStage(probe=self.settings.probe, sites=inference.sites, positions=inference.positions)
+
+    def delta_p_stage(self, anchor: str) -> DeltaPStage:
+        """Return what ΔP of an anchor's samples depends on."""
+        return DeltaPStage(
+            anchor=anchor,  # type: ignore[arg-type]
+            groupings=self.settings.groupings,
+            reference_class=self.settings.reference_class,
+        )
+
+    def labels(self) -> dict[str, list[list[str]]]:
+        """Return names and labels of models and data sets, in the order of the configuration."""
+        return {
+            "model": [[name, entry.label] for name, entry in self.models.items()],
+            "dataset": [[name, entry.label] for name, entry in self.datasets.items()],
+        }
+
+
+def _part(whole: BaseModel, kind: type[Entry]) -> Entry:
+    """Return the fields of ``whole`` that ``kind`` has."""
+    return kind.model_validate({name: getattr(whole, name) for name in kind.model_fields})
+
+
+def _chosen(names: tuple[str, ...], key: str, files: list[Path], kind: type[Entry]) -> dict[str, Entry]:
+    """Return the entries called ``names`` from definition files; of two with one name the later file's counts."""
+    raw: dict[str, tuple[Path, Any]] = {}
+    for file in files:
+        raw |= {name: (file, value) for name, value in _definitions(file).items()}
+    unknown = [name for name in names if name not in raw]
+    if unknown:
+        raise DeltapError(
+            "\n".join(f"configuration: {key}: unknown name '{name}'{nearest(name, raw)}" for name in unknown)
+        )
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DeltapError(f"configuration: {key}: {', '.join(repeated)} listed twice")
+    return {name: _entry(name, *raw[name], kind) for name in names}
+
+
+def _definitions(file: Path) -> dict[str, Any]:
+    try:
+        value = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DeltapError(f"{file}: cannot be read: {error}") from None
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise DeltapError(f"{file}: expected a mapping from names to definitions")
+    return value
+
+
+def _entry(name: str, file: Path, value: Any, kind: type[Entry]) -> Entry:
+    try:
+        return kind.model_validate(_resolved(value, file.parent))
+    except ValidationError as error:
+        raise DeltapError("\n".join(f"{file}: {name}: {line}" for line in mistakes(error, kind))) from None
+
+
+def _resolved(value: Any, folder: Path) -> Any:
+    """Return a definition in which every ``path`` starts at the folder of the file that it stands in."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: str(folder / inner) if key == "path" and isinstance(inner, str) else _resolved(inner, folder)
+        for key, inner in value.items()
+    }

@@ -1,0 +1,41 @@
+# The only stage that loads a language model: answers, exact tokens, clean pass and knockout pass of one shard.
+
+
+rule inference:
+    input:
+        questions=rules.questions.output,
+        model=lambda wildcards: RUN.model_marker(wildcards.model),
+    output:
+        answers=f"{RESULTS}/inference/{SERIES}/{{shard}}/answers.parquet",
+        activations=expand(
+            f"{RESULTS}/inference/{SERIES}/{{{{shard}}}}/{{name}}.{{site}}.{{position}}.safetensors".replace(
+                SERIES, "{{model}}/{{dataset}}/{{extractor}}"
+            ),
+            name=("clean", "knockout"),
+            site=SETTINGS.inference.sites,
+            position=SETTINGS.inference.positions,
+        ),
+    log:
+        f"{RESULTS}/logs/inference/{SERIES}/{{shard}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/inference/{SERIES}/{{shard}}.tsv"
+    params:
+        settings=lambda wildcards: as_json(
+            RUN.inference_stage(wildcards.model, wildcards.dataset, wildcards.extractor)
+        ),
+        model=lambda wildcards: RUN.model_directory(wildcards.model),
+        store=f"{SETTINGS.paths.work}/chunks",
+        out=lambda wildcards, output: Path(output.answers).parent,
+        code=code("inference"),
+    threads: lambda wildcards: RUN.models[wildcards.model].threads
+    resources:
+        mem_mb=lambda wildcards: RUN.models[wildcards.model].memory_mb,
+        runtime=lambda wildcards: RUN.models[wildcards.model].walltime_minutes,
+        gpu=lambda wildcards: RUN.models[wildcards.model].gpus,
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard})"
+    shell:
+        "python {SCRIPTS}/inference.py --settings {params.settings:q} --questions {input.questions:q}"
+        " --model {params.model:q} --shard {wildcards.shard} --store {params.store:q} --out {params.out:q} --log {log:q}"

@@ -1,0 +1,29 @@
+# Which answers are truthful.
+
+
+rule labels:
+    input:
+        expand(
+            f"{RESULTS}/inference/{{{{model}}}}/{{{{dataset}}}}/{{{{extractor}}}}/{{shard}}/answers.parquet",
+            shard=range(SETTINGS.inference.shards),
+        ),
+    output:
+        f"{RESULTS}/labels/{SERIES}.parquet",
+    log:
+        f"{RESULTS}/logs/labels/{SERIES}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/labels/{SERIES}.tsv"
+    params:
+        settings=as_json(RUN.labels_stage()),
+        code=code("labels"),
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    group:
+        "analysis"
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "Labelling the answers of {wildcards.model} to {wildcards.dataset}"
+    shell:
+        "python {SCRIPTS}/labels.py --settings {params.settings:q} --answers {input:q} --out {output:q} --log {log:q}"

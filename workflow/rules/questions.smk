@@ -1,0 +1,25 @@
+# Each data set becomes one table of questions with their split.
+
+
+rule questions:
+    input:
+        lambda wildcards: RUN.datasets[wildcards.dataset].path or [],
+    output:
+        f"{RESULTS}/questions/{{dataset}}.parquet",
+    log:
+        f"{RESULTS}/logs/questions/{{dataset}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/questions/{{dataset}}.tsv"
+    params:
+        settings=lambda wildcards: as_json(RUN.questions_stage(wildcards.dataset)),
+        code=code("questions"),
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    localrule: True
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "Reading the questions of {wildcards.dataset}"
+    shell:
+        "python {SCRIPTS}/questions.py --settings {params.settings:q} --out {output:q} --log {log:q}"

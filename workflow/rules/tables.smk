@@ -1,0 +1,63 @@
+# The run's tables: every model and data set in one file, and the mean ΔP that figures are drawn from.
+
+
+PARTS = {
+    "delta_p": every_series(f"{RESULTS}/delta_p/{SERIES}/{{anchor}}.parquet", anchor=SETTINGS.anchors),
+    "anchors": every_series(f"{RESULTS}/anchors/{SERIES}.parquet"),
+    "probes": every_series(f"{RESULTS}/probes/{SERIES}.parquet"),
+    "answers": every_series(f"{RESULTS}/labels/{SERIES}.parquet"),
+}
+
+
+rule merge:
+    input:
+        lambda wildcards: PARTS[wildcards.table],
+    output:
+        f"{RESULTS}/{{table}}.parquet",
+    log:
+        f"{RESULTS}/logs/merge/{{table}}.log",
+    params:
+        labels=json.dumps(RUN.labels(), ensure_ascii=False),
+        code=code("merge"),
+    wildcard_constraints:
+        table="|".join(PARTS),
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    localrule: True
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "Merging the table {wildcards.table}"
+    shell:
+        "python {SCRIPTS}/merge.py --table {wildcards.table} --parts {input:q} --labels {params.labels:q}"
+        " --out {output:q} --log {log:q}"
+
+
+rule summarise:
+    input:
+        f"{RESULTS}/delta_p.parquet",
+    output:
+        parquet=f"{RESULTS}/delta_p_summary.parquet",
+        csv=f"{RESULTS}/delta_p_summary.csv",
+    log:
+        f"{RESULTS}/logs/summarise.log",
+    params:
+        settings=as_json(SETTINGS.bootstrap),
+        code=code("summarise"),
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "Means and intervals of ΔP"
+    shell:
+        "python {SCRIPTS}/summarise.py --table {input:q} --settings {params.settings:q} --out {output.parquet:q}"
+        " --csv {output.csv:q} --log {log:q}"
+
+
+rule tables:
+    input:
+        expand(f"{RESULTS}/{{table}}.parquet", table=PARTS),
+        rules.summarise.output,
