@@ -20,7 +20,6 @@ $(INSTALLED): envs/lock.txt pyproject.toml
 
 demo: $(INSTALLED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --configfile config/demo.yaml --cores $(CORES)
-	@$(BIN)/python scripts/where.py --configfile config/demo.yaml
 
 test: $(INSTALLED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest

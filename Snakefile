@@ -75,3 +75,7 @@ rule all:
     input:
         rules.tables.input,
         rules.figures.input,
+
+
+onsuccess:
+    print(f"\nFigures: {RESULTS}/figures/\nTables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")

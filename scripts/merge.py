@@ -14,7 +14,6 @@ SCHEMAS = {"delta_p": DELTA_P, "anchors": ANCHORS, "probes": PROBES, "answers": 
 def main(options: argparse.Namespace) -> None:
     """Merge ``options.parts``; the result lists what made each part."""
     schema = SCHEMAS[options.table]
-    labels = json.loads(options.labels)
     inputs = [read_metadata(path).get("provenance") for path in options.parts]
     batches = (batch for path in options.parts for batch in iterate_table(path, schema))
     write_batches(
@@ -26,6 +25,6 @@ if __name__ == "__main__":
     parser = cli.parser(__doc__)
     parser.add_argument("--table", required=True, choices=SCHEMAS, help="which table the parts are of")
     parser.add_argument("--parts", required=True, type=Path, nargs="+", help="the parts (Parquet)")
-    parser.add_argument("--labels", default="{}", help="what figures show for each name, as JSON")
+    parser.add_argument("--metadata", default="{}", help="labels and anchors for whoever reads the table, as JSON")
     parser.add_argument("--out", required=True, type=Path, help="the merged table (Parquet)")
     cli.run(main, parser)

@@ -10,7 +10,7 @@ from deltap import cli
 from deltap.delta_p import each_series, summarise
 from deltap.files import whole
 from deltap.provenance import provenance
-from deltap.settings import BootstrapSettings
+from deltap.settings import ANCHORS, BootstrapSettings
 from deltap.tables import DELTA_P, SUMMARY, iterate_table, read_metadata, write_table
 
 
@@ -18,9 +18,9 @@ def main(options: argparse.Namespace) -> None:
     """Summarise one model and data set after another."""
     settings = cli.settings(BootstrapSettings, options.settings)
     series = each_series(iterate_table(options.table, DELTA_P))
-    parts = [summarise(part, settings).cast(SUMMARY) for part in series]
-    summary = pa.concat_tables(parts) if parts else SUMMARY.empty_table()
     metadata = read_metadata(options.table)
+    parts = [summarise(part, settings, metadata.get("anchors", ANCHORS)) for part in series]
+    summary = pa.concat_tables([SUMMARY.empty_table(), *parts])
     made_by = provenance(__file__, settings.model_dump(mode="json"), inputs=metadata.get("provenance"))
     write_table(options.out, summary, SUMMARY, {"labels": metadata.get("labels", {}), "provenance": made_by})
     if options.csv:

@@ -120,6 +120,11 @@ def test_a_csv_row_with_too_few_cells_is_a_bad_row(write) -> None:
     assert str(rows[1].value) == "1 cells instead of 2"
 
 
+def test_a_long_cell_is_read_whole(write) -> None:
+    cell = "passage " * 50_000
+    assert values(write("q.tsv", f"a\tb\n1\t{cell}\n")) == [{"a": "1", "b": cell}]
+
+
 def test_bytes_that_are_not_utf8_break_only_their_row(write) -> None:
     for name, content in (("q.jsonl", b'{"a": "caf\xe9"}\n{"a": "b"}\n'), ("q.csv", b"a,b\ncaf\xe9,1\nb,2\n")):
         first, second = values(write(name, content))
@@ -142,7 +147,11 @@ def test_an_array_without_elements_and_an_empty_file_have_no_rows(write) -> None
         ("q.json", '[{"a": 1}] [{"a": 2}]', r"after element 1: the array ends, and then comes '\['"),
         ("q.json", '{"Version": 1, "Data": [{"a": 1}, x]}', "element 2 is not JSON"),
         ("q.csv", 'a,b\n1,2\n"3"x,4\n', r"q\.csv:3: not a CSV or TSV row"),
-        ("q.csv", 'a,b\n1,2\n"3,4\n5,6\n', r"q\.csv:4: not a CSV or TSV row \(unexpected end of data\); check its quotes"),
+        (
+            "q.csv",
+            'a,b\n1,2\n"3,4\n5,6\n',
+            r"q\.csv:3: not a CSV or TSV row \(unexpected end of data\); check its quotes",
+        ),
         ("q.csv", "a,b,a\n1,2,3\n", r"q\.csv:1: the column 'a' stands there more than once"),
         ("q.xlsx", b"PK\x03\x04\x14\x00\x06\x00", "not a question file; expected Parquet, or JSON"),
         ("q.csv", "question,answer".encode("utf-16"), "not a question file; .* in UTF-8"),
@@ -180,7 +189,9 @@ def test_streaming_a_json_array_in_chunks_gives_what_json_gives(
     assert list(json_stream.elements(io.StringIO(written), "q.json")) == elements
 
 
-@pytest.mark.parametrize("written", ["", "{}", '{"question": "a"}\n{"question": "b"}', '{"Data": 1}', '{"Data" [', "{x}"])
+@pytest.mark.parametrize(
+    "written", ["", "{}", '{"question": "a"}\n{"question": "b"}', '{"Data": 1}', '{"Data" [', "{x}"]
+)
 def test_other_texts_are_not_documents(written: str) -> None:
     assert not json_stream.is_document(io.StringIO(written))
 

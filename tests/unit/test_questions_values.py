@@ -74,7 +74,17 @@ def test_the_quoting_of_a_csv_cell_is_undone(value: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ['"Emma"', '"', '""', 'a sequel to "", which aired', '"A" or "B"', '""Hi""', '"Emma" is by whom?', "", '"a ""b" c"'],
+    [
+        '"Emma"',
+        '"',
+        '""',
+        'a sequel to "", which aired',
+        '"A" or "B"',
+        '""Hi""',
+        '"Emma" is by whom?',
+        "",
+        '"a ""b" c"',
+    ],
 )
 def test_other_quotes_stay_as_they_are(value: str) -> None:
     assert undamaged(value) == value

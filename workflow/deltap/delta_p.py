@@ -1,6 +1,6 @@
 """ΔP: how far a probe's probability moves when attention from the exact question tokens is cut."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -71,11 +71,13 @@ def each_series(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def summarise(table: pa.Table, settings: BootstrapSettings) -> pa.Table:
+def summarise(
+    table: pa.Table, settings: BootstrapSettings, anchors: Sequence[str] = ANCHORS
+) -> pa.Table:
     """Return mean ΔP with its interval (SUMMARY) for every group and layer of a DELTA_P table.
 
-    The bootstrap draws from the samples of a model and data set, over both anchors. Every anchor is listed at every
-    layer, with n = 0 where it has no sample.
+    The bootstrap draws from the samples of a model and data set, over both anchors. Each of ``anchors`` is listed at
+    every layer, with n = 0 where it has no sample.
     """
     frame = table.to_pandas()
     rows: list[dict[str, Any]] = []
@@ -84,7 +86,7 @@ def summarise(table: pa.Table, settings: BootstrapSettings) -> pa.Table:
         counts = resampling_counts(len(ids), settings)
         for group, part in samples.groupby(["grouping", "site", "position"], sort=False, observed=True):
             layers = np.arange(part["layer"].max() + 1)
-            for name in (name for name in ANCHORS if name in set(samples["anchor"])):
+            for name in anchors:
                 chosen = part[part["anchor"] == name]
                 where = (
                     np.searchsorted(ids, chosen["question_id"].to_numpy(dtype=str)),

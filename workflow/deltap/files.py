@@ -25,11 +25,18 @@ def whole(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.tmp{path.suffix}")
     try:
         yield temporary
+        temporary.chmod(0o666 & ~_umask())  # some writers make files that only their owner may read
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _flush(path: Path) -> None:

@@ -17,7 +17,7 @@ rule merge:
     log:
         f"{RESULTS}/logs/merge/{{table}}.log",
     params:
-        labels=json.dumps(RUN.labels(), ensure_ascii=False),
+        metadata=json.dumps({"labels": RUN.labels(), "anchors": SETTINGS.anchors}, ensure_ascii=False),
         code=code("merge"),
     wildcard_constraints:
         table="|".join(PARTS),
@@ -30,7 +30,7 @@ rule merge:
     message:
         "Merging the table {wildcards.table}"
     shell:
-        "python {SCRIPTS}/merge.py --table {wildcards.table} --parts {input:q} --labels {params.labels:q}"
+        "python {SCRIPTS}/merge.py --table {wildcards.table} --parts {input:q} --metadata {params.metadata:q}"
         " --out {output:q} --log {log:q}"
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from deltap.exact.answer_kind import Kind, answer_kind
 from deltap.exact.answer_phrases import JOINS, Phrase, Piece, explains, is_verb, phrases, pieces_of, words_in
 from deltap.exact.spans import Span
-from deltap.exact.words import Word, sentences, words_of
+from deltap.exact.words import Word, lexicon, sentences, words_of
 
 # Matched against a sentence's words in lower case, a blank after each.
 _LEAD_IN = re.compile(
@@ -26,7 +26,7 @@ _LEAD_IN = re.compile(
     r"(?:(?:to|for) (?:your|the|this|that) question )?(?:is |are |was |would be )?(?:that )?"
     r"|(?:i|we) (?:think|believe|guess|suppose|know|would say) (?:that )?"
 )
-_INTERJECTIONS = frozenset("yes no yeah yep nope sure certainly absolutely correct well ok okay a ans q hello hi".split())
+_INTERJECTIONS = lexicon("yes no yeah yep nope sure certainly absolutely correct well ok okay a ans q hello hi")
 _LIST_MARK = re.compile(r"[.)]\s")
 _EMPHASIS = re.compile(r"\*\*(.+?)\*\*")
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
@@ -39,14 +39,12 @@ _DATE = re.compile(
     ) (?:\s?(?:AD|BCE?|CE))? \b""",
     re.VERBOSE | re.IGNORECASE,
 )
-_NUMBER_WORDS = frozenset(
-    """
+_NUMBER_WORDS = lexicon("""
     zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
     eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion
     dozen half
-    """.split()
-)
-_TIME_AND_PLACE = frozenset("in on at from during".split())
+    """)
+_TIME_AND_PLACE = lexicon("in on at from during")
 # A statement of so many words without a verb is its own core, even if it repeats words of the question.
 _SHORT = 4
 
@@ -57,13 +55,15 @@ def exact_answer(answer: str, question: str) -> Span | None:
     if not words:
         return None
     kind = answer_kind(question)
+    if kind == "yes_no" and words[0].lower in ("yes", "no"):
+        return words[0].span
     known = _known(question)
     statements = [pieces_of(statement, answer) for statement in _statements(words, answer)]
     if _is_phrase(statements[0], known):
         return _span(_without_surroundings(statements[0], kind))
     for pieces in statements:
-        if core := _core_of_kind(pieces, kind, known, answer):
-            return core
+        if span := _core_of_kind(pieces, kind, known, answer):
+            return span
     for pieces in statements:
         for phrase in _in_order(phrases(pieces), known):
             if core := _without_ends(phrase.pieces, known):
@@ -72,7 +72,7 @@ def exact_answer(answer: str, question: str) -> Span | None:
 
 
 def _known(question: str) -> set[str]:
-    """Return the stems of the question's content words, except of those that it offers for choice ("Lit or Adorable?")."""
+    """Return the stems of the question's content words, without names offered for choice ("Lit or Adorable?")."""
     pieces = pieces_of(words_of(question), question)
     choices = {near for index, piece in enumerate(pieces) if piece.lower == "or" for near in (index - 1, index + 1)}
     return {
@@ -93,19 +93,24 @@ def _statements(words: Sequence[Word], answer: str) -> list[Sequence[Word]]:
         emphasised = [word for word in words if match.start() < word.span.start < match.end()]
         if body := _without_lead_in(emphasised):
             return [body]
-    parts = sentences(words)
-    return [body for part in parts if (body := _without_lead_in(part))] or parts[:1]
+    marks = [index for index, word in enumerate(words[:-1]) if _marks_item(word, words[index + 1])]
+    parts = sentences([word for index, word in enumerate(words) if index not in marks] if marks else words)
+    bodies = [_without_lead_in(part) for part in parts]
+    return [body for body in bodies if body] or [parts[0]]
+
+
+def _marks_item(word: Word, following: Word) -> bool:
+    """Tell whether ``word`` is the number of a list's item ("1. Paris")."""
+    return word.text.isdigit() and word.starts_sentence and bool(_LIST_MARK.match(following.gap))
 
 
 def _without_lead_in(words: Sequence[Word]) -> Sequence[Word]:
-    """Return the words behind "The answer is", "Yes,", "1." and the like."""
+    """Return the words behind "The answer is", "Yes," and the like."""
     while words:
         sign = words[1].gap.strip(" *\"'“‘") if len(words) > 1 else "."
         if match := _LEAD_IN.match("".join(f"{word.lower} " for word in words)):
             words = words[match.group().count(" ") :]
         elif words[0].lower in _INTERJECTIONS and sign:
-            words = words[1:]
-        elif words[0].text.isdigit() and len(words) > 1 and _LIST_MARK.match(words[1].gap):
             words = words[1:]
         else:
             break
@@ -125,7 +130,8 @@ def _without_surroundings(pieces: Sequence[Piece], kind: Kind) -> Sequence[Piece
     ends = [
         index
         for index in range(1, len(pieces))
-        if explains(pieces, index) or (kind == "person" and pieces[index - 1].whole and pieces[index].lower in _TIME_AND_PLACE)
+        if explains(pieces, index)
+        or (kind == "person" and pieces[index - 1].whole and pieces[index].lower in _TIME_AND_PLACE)
     ]
     core = list(pieces[: min(ends, default=len(pieces))])
     while len(core) > 1 and core[0].edge and not _begins_title(core, kind):
@@ -137,7 +143,7 @@ def _without_surroundings(pieces: Sequence[Piece], kind: Kind) -> Sequence[Piece
 
 def _begins_title(pieces: Sequence[Piece], kind: Kind) -> bool:
     """Tell whether a phrase's first word belongs to its name: "The Beatles", but "In Paris" where a place is asked."""
-    outside = pieces[0].lower in _TIME_AND_PLACE and (pieces[1].words[0].numeric or kind == "date")
+    outside = pieces[0].lower in _TIME_AND_PLACE and (pieces[1].words[0].numeric or kind in ("date", "place"))
     return pieces[0].words[0].capitalised and pieces[1].whole and not outside
 
 
@@ -149,7 +155,7 @@ def _core_of_kind(pieces: Sequence[Piece], kind: Kind, known: set[str], text: st
     found = [phrase for phrase in _in_order(phrases(pieces), known) if phrase.predicate or not _repeats(phrase, known)]
     if kind == "number":
         runs = [_without_ends(_from_number(phrase.pieces), known) for phrase in found]
-    elif kind in ("person", "name"):
+    elif kind in ("person", "place", "name"):
         if kind == "person":
             found.sort(key=lambda phrase: phrase.after != "by")
         runs = [_names_at_end(phrase.pieces) for phrase in found]

@@ -3,32 +3,31 @@
 from typing import Literal
 
 from deltap.exact.question_rules import asking_clause, titles_and_names
-from deltap.exact.words import QUESTION_WORDS, words_of
+from deltap.exact.words import QUESTION_WORDS, lexicon, words_of
 
-# A person is a name, and "by …" points at it.
-Kind = Literal["person", "name", "date", "number", "any"]
+# A person and a place are names too: "by …" points at the one, and "in …" stands before the other.
+Kind = Literal["person", "place", "name", "date", "number", "yes_no", "any"]
 
-_QUANTITIES = frozenset("many much old tall long far big high wide deep heavy large fast often".split())
-_DATES = frozenset("year years date day month century decade birthday anniversary".split())
-_NUMBERS = frozenset("number percentage percent population age height length distance temperature".split())
-_PERSONS = frozenset(
-    """
+_AUXILIARIES = lexicon("is are was were do does did has have had can could will would should")
+_QUANTITIES = lexicon("many much old tall long far big high wide deep heavy large fast often")
+_DATES = lexicon("year years date day month century decade birthday anniversary")
+_NUMBERS = lexicon("number percentage percent population age height length distance temperature")
+_PERSONS = lexicon("""
     author writer novelist poet playwright screenwriter director producer composer songwriter lyricist singer musician
     rapper guitarist drummer actor actress comedian father mother son daughter brother sister husband wife spouse king
     queen emperor pharaoh president chancellor minister politician scientist physicist chemist mathematician
     philosopher inventor explorer painter artist sculptor architect designer founder creator discoverer astronaut
     player footballer boxer golfer cricketer jockey character
-    """.split()
-)
-_NAMES = frozenset(
-    """
+    """)
+_NAMES = lexicon("""
     country nation city town village state province county capital region continent island river lake sea ocean
     mountain desert planet constellation bridge building street airport stadium castle palace museum church temple
     team club band group company firm airline brand label organisation organization party university college school
     film movie book novel play poem opera musical song album single magazine newspaper show series franchise title name
     surname nickname language war battle dynasty
-    """.split()
-)
+    """)
+
+_NOUNS: dict[Kind, frozenset[str]] = {"date": _DATES, "number": _NUMBERS, "person": _PERSONS, "name": _NAMES}
 
 
 def answer_kind(question: str) -> Kind:
@@ -38,15 +37,15 @@ def answer_kind(question: str) -> Kind:
     clause = [word for word in asking_clause(words, taken) if not any(word.span.overlaps(span) for span in taken)]
     asking = [index for index, word in enumerate(clause) if word.lower.removesuffix("'s") in QUESTION_WORDS]
     if not asking:
-        return "any"
-    after = [word for word in clause[asking[0] + 1 :]]
+        return "yes_no" if words and words[0].lower in _AUXILIARIES else "any"
+    after = clause[asking[0] + 1 :]
     match clause[asking[0]].lower.removesuffix("'s"):
         case "who" | "whom" | "whose":
             return "person"
         case "when":
             return "date"
         case "where":
-            return "name"
+            return "place"
         case "how":
             return "number" if after and after[0].lower in _QUANTITIES else "any"
         case "what" | "which":
@@ -56,6 +55,3 @@ def answer_kind(question: str) -> Kind:
                     if word.lower in nouns or word.lower.removesuffix("s") in nouns:
                         return kind
     return "any"
-
-
-_NOUNS: dict[Kind, frozenset[str]] = {"date": _DATES, "number": _NUMBERS, "person": _PERSONS, "name": _NAMES}

@@ -6,20 +6,19 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from deltap.exact.names import names, quoted_titles
-from deltap.exact.words import COPULAS, FUNCTION_WORDS, PARTICLES, QUESTION_WORDS, Word
+from deltap.exact.words import COPULAS, FUNCTION_WORDS, PARTICLES, QUESTION_WORDS, Word, lexicon
 
-_VERBS = COPULAS | frozenset(
-    """
+_VERBS = COPULAS | lexicon("""
     has have had does did do can could may might must shall should will would
     wrote composed directed produced painted sang sung recorded performed played plays won wins beat discovered
     invented founded created built designed made led ruled lives lived died became becomes refers means stands
     represents contains consists includes lies sits comes came took takes used born located situated nestled written
     known called named titled entitled based released published held starring
-    """.split()
-)
+    """)
 JOINS = frozenset(("and", "or", "&"))
 # "of" and the particles of names stay inside a phrase.
 _BREAKS = (FUNCTION_WORDS - PARTICLES - JOINS) | _VERBS
+_NEXT_SEGMENT = re.compile("[,;:(]")
 _NEW_CLAUSE = re.compile(r"[(;:—\[]|\s[–-]+\s")
 
 
@@ -91,12 +90,8 @@ def explains(pieces: Sequence[Piece], index: int) -> bool:
         return True
     if "," not in gap:
         return False
-    segment = []
-    for piece in pieces[index:]:
-        if segment and re.search("[,;:(]", piece.words[0].gap):
-            break
-        segment.append(piece)
-    segment = [piece for piece in segment if piece.lower not in JOINS]
+    ends = [i for i in range(index + 1, len(pieces)) if _NEXT_SEGMENT.search(pieces[i].words[0].gap)]
+    segment = [piece for piece in pieces[index : min(ends, default=len(pieces))] if piece.lower not in JOINS]
     if pieces[index - 1].whole:
         return not all(piece.whole for piece in segment)
     return len(segment) > 2 or any(piece.whole or piece.edge for piece in segment)

@@ -18,9 +18,7 @@ class Found:
     source: Literal["fields", "rules"]
 
 
-def exact_question(
-    question: str, subject: str | None, property_name: str | None, extractor: Extractor
-) -> Found | None:
+def exact_question(question: str, subject: str | None, property_name: str | None, extractor: Extractor) -> Found | None:
     """Return the exact question, or None where there is none to find.
 
     ``fields`` uses the data set's own subject and property and finds nothing where the question does not name the

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 from deltap.exact.names import capitals_mark_names, names, quoted_titles
 from deltap.exact.spans import Span, merged
-from deltap.exact.words import QUESTION_WORDS, Word, words_of
+from deltap.exact.words import QUESTION_WORDS, Word, lexicon, words_of
 from deltap.text import is_unspaced
 
 # Where one clause ends and the next begins.
 _CLAUSE_SIGN = re.compile(r"[,;:—()]|\s[–-]\s")
 _PARENTHESIS = re.compile(r"\s?\([^()]*\)")
-_CLAUSE_WORDS = QUESTION_WORDS | frozenset(
-    "that while because after before since if although though whilst".split()
-)
+_CLAUSE_WORDS = QUESTION_WORDS | lexicon("that while because after before since if although though whilst")
+# "Name the author of …" asks like a question word.
+_IMPERATIVES = lexicon("name list give tell identify complete find")
 
 
 def spans_by_rules(question: str) -> tuple[Span, ...]:
@@ -27,6 +27,8 @@ def spans_by_rules(question: str) -> tuple[Span, ...]:
     span, and one with several words has one outside.
     """
     words = words_of(question)
+    if len(words) > 1 and words[0].lower in _IMPERATIVES:
+        words = words[1:]
     taken = titles_and_names(words, question)
     free = [word for word in words if not any(word.span.overlaps(span) for span in taken)]
     asking = asking_clause(words, taken) if taken else words
@@ -75,14 +77,11 @@ def _asking_word(words: Sequence[Word], taken: Sequence[Span]) -> int | None:
     candidates = [
         index
         for index, word in enumerate(words)
-        if word.lower.removesuffix("'s") in QUESTION_WORDS
-        and not any(word.span.overlaps(span) for span in taken)
+        if word.lower.removesuffix("'s") in QUESTION_WORDS and not any(word.span.overlaps(span) for span in taken)
     ]
     # "In which …" starts its sentence too.
     at_start = [
-        index
-        for index in candidates
-        if any(word.starts_sentence for word in words[max(index - 1, 0) : index + 1])
+        index for index in candidates if any(word.starts_sentence for word in words[max(index - 1, 0) : index + 1])
     ]
     never_joins = [index for index in candidates if words[index].lower in ("what", "how", "why")]
     after_comma = [index for index in candidates if "," in words[index].gap]
@@ -100,6 +99,4 @@ def _leave_a_word(spans: tuple[Span, ...], words: Sequence[Word]) -> tuple[Span,
         return spans
     first, last = (0, -2) if is_unspaced(words[-1].text) else (1, -1)
     kept = Span(words[first].span.start, words[last].span.end)
-    return tuple(
-        Span(max(span.start, kept.start), min(span.end, kept.end)) for span in spans if span.overlaps(kept)
-    )
+    return tuple(Span(max(span.start, kept.start), min(span.end, kept.end)) for span in spans if span.overlaps(kept))

@@ -50,9 +50,7 @@ def tokens_of_span(span: Span, offsets: Sequence[tuple[int, int]]) -> list[int]:
     of them are needed; special tokens have empty offsets and hold nothing.
     """
     return [
-        index
-        for index, (start, end) in enumerate(offsets)
-        if start < end and start < span.end and span.start < end
+        index for index, (start, end) in enumerate(offsets) if start < end and start < span.end and span.start < end
     ]
 
 

@@ -12,11 +12,16 @@ from dataclasses import dataclass
 from deltap.exact.spans import Span
 from deltap.text import is_unspaced
 
-QUESTION_WORDS = frozenset("what which who whom whose where when why how".split())
+
+def lexicon(words: str) -> frozenset[str]:
+    """Return the words of a list written as a text with blanks between them."""
+    return frozenset(words.split())
+
+
+QUESTION_WORDS = lexicon("what which who whom whose where when why how")
 
 # Words that ask for nothing and name nothing.
-FUNCTION_WORDS = QUESTION_WORDS | frozenset(
-    """
+FUNCTION_WORDS = QUESTION_WORDS | lexicon("""
     a an the this that these those some any each every all either neither both such other another
     i me my mine we us our ours you your yours he him his she her hers it its they them their theirs one ones
     am is are was were be been being do does did doing done has have had having
@@ -32,24 +37,21 @@ FUNCTION_WORDS = QUESTION_WORDS | frozenset(
     called named known considered following
     currently originally chiefly mainly mostly officially commonly usually alternatively respectively explicitly
     widely probably nearly approximately roughly exactly actually
-    """.split()
-)
+    """)
 
 # Verbs that join a subject to what is said about it.
-COPULAS = frozenset("is are was were be been isn't wasn't aren't weren't".split())
+COPULAS = lexicon("is are was were be been isn't wasn't aren't weren't")
 
 # What stands inside names and titles without a capital letter.
-PARTICLES = frozenset(
-    """
+PARTICLES = lexicon("""
     of the de del della delle dello der den des di da do dos das du la le les lo el al y e et i und
     van von vom zu zur zum ter ten te bin ibn bint ben bar ud ul din abu ap af av n v vs
-    """.split()
-)
+    """)
 
 # After these a full stop does not end a sentence.
-_ABBREVIATIONS = frozenset(
-    "jr sr dr mr mrs ms st prof rev gen col capt lt sgt gov sen rep hon no vol mt ft inc ltd co corp bros approx ca v vs".split()
-)
+_ABBREVIATIONS = lexicon("""
+    jr sr dr mr mrs ms st prof rev gen col capt lt sgt gov sen rep hon no vol mt ft inc ltd co corp bros approx ca v vs
+    """)
 
 # A mask of a text has one character for each of its own: "w" letter or combining mark, "0" digit, "u" a character of
 # a script without blanks (a word by itself), signs as they are.
@@ -114,9 +116,7 @@ def words_of(text: str) -> list[Word]:
         if _keeps_full_stop(text, start, stop):
             stop += 1
         gap = text[end:start]
-        result.append(
-            Word(text[start:stop], Span(start, stop), not result or _ends_sentence(gap, text[start]), gap)
-        )
+        result.append(Word(text[start:stop], Span(start, stop), not result or _ends_sentence(gap, text[start]), gap))
         end = stop
     return result
 
@@ -136,8 +136,9 @@ def _keeps_full_stop(text: str, start: int, stop: int) -> bool:
     follows = text[stop + 1 : stop + 3].strip()[:1]
     if word == "no":
         return follows.isdigit()
-    initial = len(word) == 1 and word.isalpha() and text[start].isupper() and follows.isalpha()
-    return "." in word and word.replace(".", "").isalpha() or initial or word in _ABBREVIATIONS
+    initial = len(word) == 1 and text[start].isupper() and follows.isalpha()
+    dotted = "." in word and word.replace(".", "").isalpha()
+    return dotted or initial or word in _ABBREVIATIONS
 
 
 def _ends_sentence(gap: str, first: str) -> bool:

@@ -208,9 +208,9 @@ def _add_notes(panel: Axes, rows: pd.DataFrame, curves: Sequence[_Curve], width:
             missing.setdefault(f"no {ANCHOR_LABELS[curve.anchor]} samples", []).append(curve.name)
     characters = int(NOTE_CHARACTERS_PER_INCH * width)
     text = "\n".join(fill(f"{what}: {', '.join(names)}", characters) for what, names in missing.items())
-    panel.text(
-        0.03, 0.03, text, transform=panel.transAxes, fontsize=7, color=GREY, verticalalignment="bottom", in_layout=False
-    )
+    # Above zero, where curves seldom are.
+    note = panel.text(0.99, 0.99, text, transform=panel.transAxes, fontsize=7, color=GREY, ha="right", va="top")
+    note.set_in_layout(False)
 
 
 def _fit_titles(panels: Sequence[Axes]) -> None:

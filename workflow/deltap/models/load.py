@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from deltap.errors import DeltapError
@@ -49,9 +50,7 @@ def load(directory: Path, entry: ModelEntry) -> tuple[Any, Engine]:
             trust_remote_code=False,
             use_safetensors=True,
         )
-    except DeltapError:
-        raise
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DeltapError(f"{directory}: transformers cannot load this model: {error}") from error
     refuse_unsupported(model)
     _greedy(model)

@@ -87,6 +87,7 @@ def _delimited_rows(path: Path) -> Iterator[Row]:
         first = stream.readline()
         stream.seek(0)
         reader = csv.reader(stream, delimiter=max("\t,;", key=first.count), strict=True)
+        line = 1
         try:
             columns = next(reader, [])
             twice = sorted({column for column in columns if columns.count(column) > 1})
@@ -100,7 +101,7 @@ def _delimited_rows(path: Path) -> Iterator[Row]:
                     yield Row(f"{path}:{line}", BadRow(f"{len(cells)} cells instead of {len(columns)}"))
                 line = reader.line_num + 1
         except csv.Error as error:
-            raise DeltapError(f"{path}:{reader.line_num}: not a CSV or TSV row ({error}); check its quotes") from None
+            raise DeltapError(f"{path}:{line}: not a CSV or TSV row ({error}); check its quotes") from None
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:

@@ -1,0 +1,160 @@
+"""Model directories, loading, and the check at load time."""
+
+import json
+import shutil
+
+import pytest
+import tiny
+import torch
+
+from deltap.errors import DeltapError
+from deltap.models.check import check_model
+from deltap.models.directory import check_model_directory, revision
+from deltap.models.engine import Engine
+from deltap.models.layers import refuse_unsupported, site_modules
+from deltap.models.load import end_ids, load
+from deltap.models.prompts import Prompter
+from deltap.settings import ModelSettings, PromptSettings
+
+SETTINGS = ModelSettings(kind="base", dtype="float32", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return tiny.save(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def directory(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "model")
+
+
+def test_a_saved_model_loads_and_passes_the_check(saved):
+    tokenizer, engine = load(saved, SETTINGS)
+    check_model(engine, Prompter(tokenizer, "base", PromptSettings()))
+    assert engine.layers == 4
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+@pytest.mark.parametrize("kind", ["base", "chat"])
+def test_every_family_passes_the_check(tokenizer, family, kind):
+    check_model(Engine(tiny.model(family), 4096), Prompter(tokenizer, kind, PromptSettings()))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("config.json", "no config.json"),
+        ("model.safetensors", "no weights"),
+        ("tokenizer.json", "no tokenizer"),
+    ],
+)
+def test_an_incomplete_directory_is_refused(directory, name, message):
+    (directory / name).unlink()
+    with pytest.raises(DeltapError, match=message):
+        check_model_directory(directory)
+
+
+def test_a_missing_directory_and_a_missing_weight_shard_are_refused(directory, tmp_path):
+    with pytest.raises(DeltapError, match="no such model directory"):
+        check_model_directory(tmp_path / "nothing")
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(DeltapError, match=r"missing model-2\.safetensors"):
+        check_model_directory(directory)
+
+
+def test_pickled_weights_are_never_loaded(directory):
+    (directory / "model.safetensors").rename(directory / "pytorch_model.bin")
+    with pytest.raises(DeltapError, match="pickled"):
+        load(directory, SETTINGS)
+
+
+def test_damaged_weights_are_refused_by_name(directory):
+    (directory / "model.safetensors").write_bytes(b"\x00" * 100)
+    with pytest.raises(DeltapError, match="cannot load this model"):
+        load(directory, SETTINGS)
+
+
+def test_the_revision_names_the_weights_and_not_the_place(saved, directory):
+    before = revision(directory)
+    assert before == revision(saved)
+    weights = bytearray((directory / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (directory / "model.safetensors").write_bytes(weights)
+    assert revision(directory) != before
+
+
+def test_a_device_that_is_not_there_is_refused(saved):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(DeltapError, match="'cuda' is not available"):
+        load(saved, SETTINGS.model_copy(update={"device": "cuda"}))
+
+
+def test_a_model_that_ignores_the_mask_fails_the_check(tokenizer):
+    model = tiny.model("llama")
+    model.set_attn_implementation("sdpa")  # as an architecture with an attention function of its own would
+    with pytest.raises(DeltapError, match="cutting attention changes nothing"):
+        check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()))
+
+
+def test_a_model_that_looks_ahead_fails_the_check(tokenizer):
+    model = tiny.model("llama")
+    layer = model.model.layers[1].mlp
+    inner = layer.forward
+    layer.forward = lambda x: inner(x) + x.mean(dim=1, keepdim=True)
+    with pytest.raises(DeltapError, match="before the cut"):
+        check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()))
+
+
+def test_looped_layers_are_refused():
+    model = tiny.model("llama")
+    model.model.layers[3] = model.model.layers[2]
+    with pytest.raises(DeltapError, match="looped"):
+        refuse_unsupported(model)
+
+
+def test_layers_without_attention_logits_are_refused_by_name():
+    from transformers import AutoModelForCausalLM, MambaConfig, Qwen3NextConfig
+
+    small = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2}
+    next_ = Qwen3NextConfig(
+        **small,
+        intermediate_size=16,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        linear_num_value_heads=2,
+        linear_num_key_heads=2,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        num_experts=2,
+        num_experts_per_tok=1,
+        moe_intermediate_size=16,
+        shared_expert_intermediate_size=16,
+        layer_types=["linear_attention", "full_attention"],
+    )
+    for config in (MambaConfig(**small, state_size=4), next_):
+        with pytest.raises(DeltapError, match=config.model_type):
+            refuse_unsupported(AutoModelForCausalLM.from_config(config))
+
+
+def test_sites_are_found_in_every_layer():
+    modules = site_modules(tiny.model("qwen3"), ("attn", "mlp", "resid"))
+    assert sorted({layer for _, layer in modules}) == [0, 1, 2, 3]
+    assert {type(modules[site, 0]).__name__ for site in ("attn", "mlp", "resid")} == {
+        "Qwen3Attention",
+        "Qwen3MLP",
+        "Qwen3DecoderLayer",
+    }
+
+
+def test_answers_end_at_every_end_token_and_at_newlines_where_wanted(saved):
+    tokenizer, engine = load(saved, SETTINGS)
+    plain = end_ids(tokenizer, engine, at_newline=False)
+    assert plain == {1}
+    with_newlines = end_ids(tokenizer, engine, at_newline=True)
+    assert {token for token in range(len(tokenizer)) if "\n" in tokenizer.decode([token])} <= with_newlines
+    engine.model.generation_config.eos_token_id = [5, 6]
+    assert end_ids(tokenizer, engine, at_newline=False) == {1, 5, 6}
