@@ -7,6 +7,8 @@
 The stages are in workflow/rules, one file each, in the order of the flow; the algorithms are in workflow/deltap.
 """
 
+import json
+import re
 import shlex
 import sys
 from pathlib import Path

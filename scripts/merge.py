@@ -16,9 +16,8 @@ def main(options: argparse.Namespace) -> None:
     schema = SCHEMAS[options.table]
     inputs = [read_metadata(path).get("provenance") for path in options.parts]
     batches = (batch for path in options.parts for batch in iterate_table(path, schema))
-    write_batches(
-        options.out, batches, schema, {"labels": labels, "provenance": provenance(__file__, {}, inputs=inputs)}
-    )
+    made_by = provenance(__file__, {}, inputs=inputs)
+    write_batches(options.out, batches, schema, {**json.loads(options.metadata), "provenance": made_by})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ def activations(
     hidden = weights["model.embed_tokens.weight"][ids]
     result: dict[str, list[torch.Tensor]] = {"attn": [], "mlp": [], "resid": []}
     for layer in range(config.num_hidden_layers):
-        w = {name.split(f"layers.{layer}.")[1]: tensor for name, tensor in weights.items() if f"layers.{layer}." in name}
+        w = {
+            name.split(f"layers.{layer}.")[1]: tensor for name, tensor in weights.items() if f"layers.{layer}." in name
+        }
         x = _norm(hidden, w["input_layernorm.weight"], config.rms_norm_eps)
         out = torch.zeros(n, heads * size)
         for head in range(heads):

@@ -15,6 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from PIL import Image
+
 from deltap.errors import DeltapError
 from deltap.figures.delta_p import draw
 from deltap.figures.save import save
@@ -22,11 +28,6 @@ from deltap.figures.style import colours, delta_p_limits, layer_ticks
 from deltap.figures.summary import read_labels, read_summaries, select
 from deltap.settings import ANCHORS, BootstrapSettings, FigureEntry
 from deltap.tables import DELTA_P, SUMMARY, write_table
-from hypothesis import given
-from hypothesis import strategies as st
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
-from PIL import Image
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "plot_delta_p.py"
 LABELS = {

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+
 from deltap.errors import DeltapError
 from deltap.figures.variants import figure_variants
 from deltap.settings import FigureEntry

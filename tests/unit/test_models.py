@@ -4,9 +4,9 @@ import json
 import shutil
 
 import pytest
-import tiny
 import torch
 
+import tiny
 from deltap.errors import DeltapError
 from deltap.models.check import check_model
 from deltap.models.directory import check_model_directory, revision

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltap.anchors import anchor
-from deltap.settings import ANCHORS, GROUPINGS, BootstrapSettings, DeltaPStage
+from deltap.settings import ANCHORS, BootstrapSettings, DeltaPStage
 from deltap.statistics import group_mean, resampling_counts
 from deltap.tables import DELTA_P, SUMMARY
 
@@ -27,7 +27,7 @@ def delta_p(p_clean: np.ndarray, p_knockout: np.ndarray, reference_is_truthful: 
 
 
 def tidy(anchors: pa.Table, stage: DeltaPStage) -> pa.Table:
-    """Return the DELTA_P rows of one anchor, for each configured grouping, from the ANCHORS of one model and data set."""
+    """Return the DELTA_P rows of one anchor, for each configured grouping, from one series' ANCHORS."""
     frame = anchors.to_pandas()
     frame["delta_p"] = delta_p(frame["p_clean"].to_numpy(), frame["p_knockout"].to_numpy(), _reference(frame, stage))
     per_grouping = {
@@ -71,9 +71,7 @@ def each_series(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def summarise(
-    table: pa.Table, settings: BootstrapSettings, anchors: Sequence[str] = ANCHORS
-) -> pa.Table:
+def summarise(table: pa.Table, settings: BootstrapSettings, anchors: Sequence[str] = ANCHORS) -> pa.Table:
     """Return mean ΔP with its interval (SUMMARY) for every group and layer of a DELTA_P table.
 
     The bootstrap draws from the samples of a model and data set, over both anchors. Each of ``anchors`` is listed at

@@ -66,5 +66,5 @@ def digest(value: Any) -> str:
 
 def file_sha256(path: str | Path) -> str:
     """Return the SHA-256 of a file's bytes, as 64 hexadecimal digits."""
-    with open(path, "rb") as stream:
+    with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

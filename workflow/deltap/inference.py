@@ -74,8 +74,8 @@ class Inference:
             first = too_long[0]
             raise DeltapError(
                 f"{self.stage.dataset}: {len(too_long)} prompts are longer than the model's context, first question "
-                f"{first.question['question_id']!r}: {len(first.prompt.ids)} tokens and {new} new ones, the model takes "
-                f"{limit}; shorten the prompt's examples or leave these questions out"
+                f"{first.question['question_id']!r}: {len(first.prompt.ids)} tokens and {new} new ones, the model "
+                f"takes {limit}; shorten the prompt's examples or leave these questions out"
             )
         return samples
 
@@ -210,7 +210,7 @@ def shard_answers(paths: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def write_shard(paths: Sequence[Path], names: dict[str, Path], metadata: dict[str, Any]) -> None:
-    """Write a shard's activation files from its chunks; ``names`` gives the file of each ``<pass>/<site>/<position>``."""
+    """Write a shard's activation files from its chunks; ``names``: the file of each ``<pass>/<site>/<position>``."""
     for name, out in names.items():
         write_activations(out, torch.cat([read_tensor(path, name) for path in paths], dim=1), metadata)
 
@@ -220,8 +220,8 @@ def run_shard(
 ) -> list[Path]:
     """Compute the chunks of a shard that the store does not have yet, and return the paths of all.
 
-    ``questions`` are the shard's rows of QUESTIONS in the order of their hashes, so that a larger sample begins with the
-    chunks of the smaller. ``identity`` is what the content depends on besides the questions: model, code, settings.
+    ``questions`` are the shard's rows of QUESTIONS in the order of their hashes, so that a larger sample begins with
+    the chunks of the smaller. ``identity`` is what the content depends on besides the questions: model, code, settings.
     """
     samples = inference.prepare(questions.to_pylist())
     if samples and all(sample.cut and sample.cut[0] == 0 for sample in samples):

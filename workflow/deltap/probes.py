@@ -69,9 +69,9 @@ def check_classes(truthful: dict[str, np.ndarray], what: str) -> None:
         right, wrong = int(truthful[split].sum()), int((~truthful[split]).sum())
         if not right or not wrong:
             raise DeltapError(
-                f"{what}: the {split} split has {right} truthful and {wrong} hallucinated answers; a probe needs both: ask "
-                f"more or {'easier' if not right else 'harder'} questions (questions.number), or give the {split} split "
-                "a larger share (questions.splits)"
+                f"{what}: the {split} split has {right} truthful and {wrong} hallucinated answers; a probe needs both: "
+                f"ask more or {'easier' if not right else 'harder'} questions (questions.number), or give the {split} "
+                "split a larger share (questions.splits)"
             )
 
 

@@ -13,14 +13,14 @@ from deltap.errors import nearest
 SITES = ("attn", "mlp", "resid")
 POSITIONS = ("last", "exact_answer_last", "before_exact_answer")
 SPLITS = ("train", "validation", "test")
-ANCHORS = ("q_anchored", "a_anchored")
-GROUPINGS = ("per_layer", "reference")
 
 Site = Literal["attn", "mlp", "resid"]
 Position = Literal["last", "exact_answer_last", "before_exact_answer"]
 Anchor = Literal["q_anchored", "a_anchored"]
 Grouping = Literal["per_layer", "reference"]
 Extractor = Literal["auto", "fields", "rules"]
+ANCHORS: tuple[Anchor, ...] = ("q_anchored", "a_anchored")
+GROUPINGS: tuple[Grouping, ...] = ("per_layer", "reference")
 ReferenceClass = Literal["predicted", "predicted_at_reference", "truthful", "gold"]
 QuestionColumn = Literal[
     "question_id", "question", "gold_answers", "subject", "property", "popularity", "question_type"

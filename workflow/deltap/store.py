@@ -1,8 +1,8 @@
 """The store of finished inference chunks, which outlives jobs, runs and Snakemake's own cleaning.
 
-A chunk is one safetensors file: activations under ``<pass>/<site>/<position>``, and the rows of its answers as JSON in
-the metadata. Its name is a digest of everything that its content depends on, so that a chunk is either right or not there,
-and a job that was killed finds the chunks that it had finished.
+A chunk is one safetensors file: activations under ``<pass>/<site>/<position>``, and the rows of its answers as JSON
+in the metadata. Its name is a digest of everything that its content depends on, so that a chunk is either right or not
+there, and a job that was killed finds the chunks that it had finished.
 """
 
 import json

@@ -34,7 +34,7 @@ class ActivationFiles:
         for path, shape in zip(self._paths, shapes, strict=True):
             if (shape[0], shape[2]) != (shapes[0][0], shapes[0][2]):
                 raise DeltapError(
-                    f"{path}: {shape[0]} layers of {shape[2]}, but {self._paths[0]} has {shapes[0][0]} of {shapes[0][2]}; "
+                    f"{path}: {shape[0]} layers of {shape[2]}, but {self._paths[0]}: {shapes[0][0]} of {shapes[0][2]}; "
                     "the shards are of different models: delete them and run snakemake again"
                 )
         self.layers, self.hidden = shapes[0][0], shapes[0][2]

@@ -59,8 +59,12 @@ def asking_clause(words: Sequence[Word], taken: Sequence[Span]) -> Sequence[Word
     asking = _asking_word(words, taken)
     if asking is None:
         return words
-    begins = [index for index, word in enumerate(words) if _begins_clause(word)]
-    start = max([index for index in begins if index < asking], default=0)
+    begins = [
+        index
+        for index, word in enumerate(words)
+        if _begins_clause(word) or (index != asking and word.lower in _CLAUSE_WORDS)
+    ]
+    start = max([index for index in begins if index <= asking], default=0)
     end = min([index for index in begins if index > asking], default=len(words))
     # "It was founded in 1900 by whom, and when?" asks nothing after its comma: go back to the clause before.
     while start > 0 and not any(word.content for word in words[start:end]):
@@ -69,7 +73,7 @@ def asking_clause(words: Sequence[Word], taken: Sequence[Span]) -> Sequence[Word
 
 
 def _begins_clause(word: Word) -> bool:
-    return word.starts_sentence or bool(_CLAUSE_SIGN.search(word.gap)) or word.lower in _CLAUSE_WORDS
+    return word.starts_sentence or bool(_CLAUSE_SIGN.search(word.gap))
 
 
 def _asking_word(words: Sequence[Word], taken: Sequence[Span]) -> int | None:

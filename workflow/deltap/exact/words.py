@@ -122,10 +122,12 @@ def words_of(text: str) -> list[Word]:
 
 
 def _mask(character: str) -> str:
+    category = unicodedata.category(character)[0]
+    if category not in "LMN":
+        return character
     if is_unspaced(character):
         return "u"
-    category = unicodedata.category(character)
-    return {"L": "w", "M": "w", "N": "0"}.get(category[0], " " if character in "w0u" else character)
+    return "0" if category == "N" else "w"
 
 
 def _keeps_full_stop(text: str, start: int, stop: int) -> bool:

@@ -46,7 +46,8 @@ def decode(tokenizer: Any, context: list[int], ids: list[int]) -> tuple[str, lis
     before = _decode(tokenizer, context)
     texts = [_decode(tokenizer, [*context, *ids[:count]])[len(before) :] for count in range(len(ids) + 1)]
     whole = texts[-1]
-    ends, unfinished = [], []
+    ends: list[int] = []
+    unfinished: list[bool] = []
     for text in texts:
         shared = next(
             (i for i, (a, b) in enumerate(zip(text, whole, strict=False)) if a != b),

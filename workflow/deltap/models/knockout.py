@@ -41,12 +41,12 @@ class Edges:
         if bool(self.exact_question[:, 0].any()):
             raise ValueError(
                 "position 0 is an exact question token; models rest much of their attention on the first token, so "
-                "cutting it would disturb everything: put a token (such as a beginning-of-text token) before the question"
+                "cutting it would disturb everything: put a token (such as beginning-of-text) before the question"
             )
 
     @lru_cache(maxsize=4)  # noqa: B019 - lives as long as its batch
     def allowed(self, queries: int, keys: int) -> torch.Tensor:
-        """Return what may be attended, shape (batch, 1, queries, keys), for the last ``queries`` and ``keys`` positions."""
+        """Return what the last ``queries`` positions may attend of the last ``keys``: (batch, 1, queries, keys)."""
         total = self.exact_question.shape[1]
         key_in = self.exact_question[:, None, total - keys :]
         query_in = self.exact_question[:, total - queries :, None]
@@ -74,13 +74,13 @@ def knockout(edges: Edges | None) -> Iterator[None]:
         _edges.reset(token)
 
 
-def _mask(*arguments: Any, allow_is_causal_skip: bool = True, **keywords: Any) -> torch.Tensor | None:
+def _mask(*, allow_is_causal_skip: bool = True, **keywords: Any) -> torch.Tensor | None:
     # With edges to cut the mask has to exist; SDPA's shortcut for purely causal attention leaves it out.
-    return sdpa_mask(*arguments, allow_is_causal_skip=allow_is_causal_skip and _edges.get() is None, **keywords)
+    return sdpa_mask(allow_is_causal_skip=allow_is_causal_skip and _edges.get() is None, **keywords)
 
 
 def _attention(
-    module: torch.nn.Module,
+    module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
