@@ -19,10 +19,10 @@ $(INSTALLED): envs/lock.txt pyproject.toml
 	touch $@
 
 demo: $(INSTALLED)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/snakemake --configfile config/demo.yaml --cores $(CORES)
+	$(BIN)/snakemake --configfile config/demo.yaml --cores $(CORES)
 
 test: $(INSTALLED)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest
+	$(BIN)/python -m pytest
 
 # Style, types, and generated files that are out of date.
 check: $(INSTALLED)

@@ -42,7 +42,13 @@ RESULTS = RUN.results
 # The part of every path that a model, a data set and an extractor of answers share.
 SERIES = "{model}/{dataset}/{extractor}"
 
-shell.prefix(f"set -euo pipefail; export PYTHONPATH={shlex.quote(str(BASE / 'workflow'))}${{{{PYTHONPATH:+:$PYTHONPATH}}}}; ")
+# Jobs run with the Python that runs snakemake, unless conda or a container brings one.
+OWN_PYTHON = f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
+shell.prefix(
+    "set -euo pipefail; "
+    + ("" if workflow.deployment_settings.deployment_method else OWN_PYTHON)
+    + f"export PYTHONPATH={shlex.quote(str(BASE / 'workflow'))}${{{{PYTHONPATH:+:$PYTHONPATH}}}}; "
+)
 
 
 wildcard_constraints:

@@ -73,3 +73,16 @@ def test_a_phrase_is_found_on_word_boundaries_and_with_its_own_letters_first(
 @given(TEXTS, TEXTS)
 def test_places_of_a_phrase_are_inside_the_text(phrase: str, text: str) -> None:
     assert all(span.end <= len(text) for span in occurrences(phrase, text))
+
+
+@pytest.mark.parametrize("text", ["Who is from Rome?", "Æthelburh 🇫🇷👩‍🚀 語", "ما هي عاصمة فرنسا؟", "Cafe\u0301 [x]"])
+def test_tokens_of_a_span_are_the_fewest_that_hold_it(tokenizer, text: str) -> None:
+    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
+    for start in range(len(text)):
+        for end in range(start + 1, len(text) + 1):
+            wanted = text[start:end]
+            tokens = tokens_of_span(Span(start, end), encoded["offset_mapping"])
+            assert wanted in tokenizer.decode([encoded["input_ids"][token] for token in tokens])
+            if wanted.strip() == wanted and len(tokens) > 1:
+                for fewer in (tokens[1:], tokens[:-1]):
+                    assert wanted not in tokenizer.decode([encoded["input_ids"][token] for token in fewer])

@@ -5,7 +5,6 @@ Unicode normalisation and case folding. The other direction does not count: "Oba
 "Barack Obama" only where the data set lists it as an alias, because a part of a name may belong to someone else.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,43 +13,13 @@ from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
-from deltap.exact.words import sentences, words_of
+from deltap.refusals import refuses
 from deltap.settings import LabelSettings
 from deltap.text import contains, normalise
 
 Match = Literal["exact_answer", "containment", "exact"]
 MATCHES: tuple[Match, ...] = get_args(Match)
 TRUTHFUL, HALLUCINATED, ABSTAINED = LABEL_NAMES = ("truthful", "hallucinated", "abstained")
-
-_UNKNOWN = (
-    r"(?:unknown|unclear|uncertain|unspecified|unidentified|undetermined"
-    r"|not (?:\w+ly )?(?:known|clear|specified|mentioned|stated|provided|given|available|disclosed|identified|listed))"
-)
-# How a sentence begins that refuses to answer, whatever follows; and what a refusal says as a whole. The sentence's
-# words are compared with one blank between them, the first in lower case and the others as they are written, so that
-# the title "I Don't Know How She Does It" is no refusal.
-_REFUSAL = re.compile(
-    "|".join(
-        (
-            r"(?:well )?[iI](?:'m| am) (?:really |very |so )?(?:sorry|afraid|unsure|unable|unaware)\b.*",
-            r"(?:well )?[iI](?:'m| am) not (?:\w+ly )?(?:sure|certain|aware|able|familiar)\b.*",
-            r"(?:well )?[iI] (?:\w+ly |just )?(?:do not|don't|cannot|can't|can not|could not|couldn't|am not able to) "
-            r"(?:\w+ly )?(?:know|have|answer|provide|find|determine|tell|say|recall|remember|help|identify|give)\b.*",
-            r"sorry(?: (?:but|I|I'm|we)\b.*)?",
-            r"(?:my apologies|i apologi[sz]e)\b.*",
-            r"(?:i have |there is )?no (?:idea|answer|clue)\b.*",
-            r"as an? (?:AI|ai|artificial intelligence|language model|large language model|assistant)\b.*",
-            r"unfortunately\b.*",
-            r"(?:there is |there's )?(?:no|not enough|insufficient) (?:\w+ )?(?:information|record|data|evidence)\b.*",
-            r"(?:it is |it's )?(?:impossible|not possible) to (?:say|know|tell|determine|answer)\b.*",
-            r"(?:the|this|your) (?:given |provided )?(?:text|passage|question|context|information|prompt|sentence) "
-            r"(?:provided |given )?(?:does not|doesn't|did not|didn't)\b.*",
-            r"n/a|not applicable",
-            rf"(?:it's )?{_UNKNOWN}",
-            rf".+ (?:is|was|are|were|remains) (?:still |currently )?{_UNKNOWN}(?: (?:in|by|from) (?:the|any)\b.*)?",
-        )
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +44,8 @@ def label(
     A gold answer that normalises to nothing is never found. An answer without any word, or one that refuses, is
     ``abstained``; but an answer that equals a gold answer as a whole is truthful, whatever it says.
     """
-    whole = normalise(answer)
-    if _abstains(answer, exact_answer) and not any(normalise(alias) == whole != "" for alias in gold_answers):
+    abstains = exact_answer is None or refuses(answer)
+    if abstains and not _found(answer, exact_answer, gold_answers, "exact"):
         return Label(ABSTAINED, None, False, ABSTAINED)
     found = _found(answer, exact_answer, gold_answers, settings.match)
     return Label(
@@ -92,15 +61,6 @@ def _found(answer: str, exact_answer: str | None, gold_answers: Sequence[str], m
     whole = normalise(answer)
     text = {"exact_answer": exact_answer or "", "containment": answer, "exact": ""}[match]
     return [alias for alias in gold_answers if contains(text, alias) or normalise(alias) == whole != ""]
-
-
-def _abstains(answer: str, exact_answer: str | None) -> bool:
-    """Tell whether the answer is empty, or its first sentence a refusal."""
-    if exact_answer is None or not normalise(answer):
-        return True
-    first, *others = sentences(words_of(answer))[0]
-    words = [first.lower, *(word.text.replace("’", "'") for word in others)]
-    return bool(_REFUSAL.fullmatch(" ".join(words)))
 
 
 def labelled(answers: pa.Table, shard: int, settings: LabelSettings) -> pa.Table:

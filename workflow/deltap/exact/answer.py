@@ -4,21 +4,24 @@ True and false answers have to be read at the same kind of place, so nothing her
 
 What is decided:
 
-- A short answer is its own core, without marks and quotes around it, without lower-case articles and prepositions
-  before it ("in 1972", "the liver"; "The Beatles" stays whole), and without an explanation behind it: a parenthesis,
-  "which …", or what follows a comma unless it is of the same form ("Nashville, Tennessee", "red, white and blue").
+- A short answer is its own core, without marks and quotes around it, without a preposition before it ("in 1972"), and
+  without an explanation behind it: a parenthesis, "which …", or what follows a comma unless it is of the same form
+  ("Nashville, Tennessee", "red, white and blue").
 - In a sentence the core is a phrase of words that the question does not have, of the kind that its question word asks
   for if there is one. The subject side of "is" gives way to the other side where it repeats the question.
-- Where everything repeats the question, the repetition is the answer: its last phrase.
+- Where everything repeats the question, the repetition is the answer: what is said about the subject, or all of it.
+- An article or a name's particle before the core belongs to it ("the liver", "van Gogh"): gold answers have or lack it,
+  and the longer text contains both.
 """
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from deltap.exact.answer_kind import Kind, answer_kind
 from deltap.exact.answer_phrases import JOINS, Phrase, Piece, explains, is_verb, phrases, pieces_of, words_in
 from deltap.exact.spans import Span
-from deltap.exact.words import Word, lexicon, sentences, words_of
+from deltap.exact.words import PARTICLES, Word, lexicon, sentences, words_of
 
 # Matched against a sentence's words in lower case, a blank after each.
 _LEAD_IN = re.compile(
@@ -29,14 +32,21 @@ _LEAD_IN = re.compile(
 _INTERJECTIONS = lexicon("yes no yeah yep nope sure certainly absolutely correct well ok okay a ans q hello hi")
 _LIST_MARK = re.compile(r"[.)]\s")
 _EMPHASIS = re.compile(r"\*\*(.+?)\*\*")
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MONTH_NAME = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_MONTH = rf"(?:{_MONTH_NAME}|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?)"
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?\b"
+_ERA = r"(?:AD|BCE?|CE)\b"
 _DATE = re.compile(
     rf"""\b (?:
-        (?:\d{{1,2}}(?:st|nd|rd|th)?\s+(?:of\s+)?)? {_MONTH} (?:\s+\d{{1,2}}(?:st|nd|rd|th)?\b)? (?:,?\s+\d{{4}})?
-      | \d{{1,2}}(?:st|nd|rd|th)\s+century
-      | \d{{3,4}}s? (?:[–-]\d{{2,4}})?
-      | \d{{1,2}}(?=\s?(?:AD|BCE?|CE)\b)
-    ) (?:\s?(?:AD|BCE?|CE))? \b""",
+        \d{{4}}-\d\d-\d\d\b
+      | {_DAY} \s+ (?:of\s+)? {_MONTH} (?:,?\s+\d{{3,4}}\b)?
+      | {_MONTH} \s+ {_DAY} (?:,?\s+\d{{3,4}}\b)?
+      | {_MONTH} ,?\s+ \d{{3,4}}\b
+      | {_DAY} \s+ century (?:\s{_ERA})?
+      | \d{{3,4}}s? (?:[–-]\d{{2,4}})? (?:\s?{_ERA}|\b)
+      | \d{{1,2}} \s? {_ERA}
+      | (?-i:{_MONTH_NAME}) \b
+    )""",
     re.VERBOSE | re.IGNORECASE,
 )
 _NUMBER_WORDS = lexicon("""
@@ -44,6 +54,8 @@ _NUMBER_WORDS = lexicon("""
     eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion
     dozen half
     """)
+_ARTICLES = PARTICLES - {"of"} | {"a", "an"}
+_PRONOUNS = lexicon("it he she they this that there")
 _TIME_AND_PLACE = lexicon("in on at from during")
 # A statement of so many words without a verb is its own core, even if it repeats words of the question.
 _SHORT = 4
@@ -57,8 +69,20 @@ def exact_answer(answer: str, question: str) -> Span | None:
     kind = answer_kind(question)
     if kind == "yes_no" and words[0].lower in ("yes", "no"):
         return words[0].span
-    known = _known(question)
     statements = [pieces_of(statement, answer) for statement in _statements(words, answer)]
+    return _with_article(_core(statements, kind, _known(question), answer), words)
+
+
+def _with_article(core: Span, words: Sequence[Word]) -> Span:
+    """Return the core with the article or particle before it."""
+    before = [(word, following) for word, following in pairwise(words) if following.span.start == core.start]
+    if before and before[0][0].lower in _ARTICLES and not before[0][1].gap.strip():
+        return Span(before[0][0].span.start, core.end)
+    return core
+
+
+def _core(statements: Sequence[Sequence[Piece]], kind: Kind, known: set[str], answer: str) -> Span:
+    """Return the core of an answer that has a word."""
     if _is_phrase(statements[0], known):
         return _span(_without_surroundings(statements[0], kind))
     for pieces in statements:
@@ -119,7 +143,7 @@ def _without_lead_in(words: Sequence[Word]) -> Sequence[Word]:
 
 def _is_phrase(pieces: Sequence[Piece], known: set[str]) -> bool:
     """Tell whether a statement is a phrase rather than a sentence."""
-    if any(is_verb(piece) for piece in pieces):
+    if any(is_verb(piece) for piece in pieces) or (pieces[0].lower in _PRONOUNS and pieces[1:] and not pieces[1].whole):
         return False
     words = words_in(pieces)
     return len(words) <= _SHORT or not any(_stem(word) in known for word in words)

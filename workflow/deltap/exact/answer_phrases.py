@@ -66,10 +66,11 @@ def pieces_of(sentence: Sequence[Word], text: str) -> list[Piece]:
         atoms = [-1 - number for number, span in enumerate(names_and_titles) if word.span.overlaps(span)]
         return atoms[0] if atoms else word.span.start
 
-    return [
-        Piece(tuple(group), number < 0 or group[0].numeric)
-        for number, group in ((number, tuple(group)) for number, group in groupby(sentence, key))
-    ]
+    result = []
+    for number, group in groupby(sentence, key):
+        words = tuple(group)
+        result.append(Piece(words, number < 0 or words[0].numeric))
+    return result
 
 
 def is_verb(piece: Piece) -> bool:

@@ -30,7 +30,7 @@ def spans_by_rules(question: str) -> tuple[Span, ...]:
     if len(words) > 1 and words[0].lower in _IMPERATIVES:
         words = words[1:]
     taken = titles_and_names(words, question)
-    free = [word for word in words if not any(word.span.overlaps(span) for span in taken)]
+    free = [word for word in words if not _inside(word, taken)]
     asking = asking_clause(words, taken) if taken else words
     plain = [word.bare for word in free if word.numeric or (word in asking and word.content)]
     spans = merged([*taken, *plain], question)
@@ -40,7 +40,7 @@ def spans_by_rules(question: str) -> tuple[Span, ...]:
 def titles_and_names(words: Sequence[Word], question: str) -> list[Span]:
     """Return the spans of a question's quoted titles and names, a name with the parenthesis after it."""
     titles = quoted_titles(words, question)
-    unquoted = [word for word in words if not any(word.span.overlaps(title) for title in titles)]
+    unquoted = [word for word in words if not _inside(word, titles)]
     found = names(unquoted) if capitals_mark_names(unquoted) else []
     return [*titles, *(_with_parenthesis(name, question) for name in found)]
 
@@ -52,9 +52,9 @@ def _with_parenthesis(name: Span, question: str) -> Span:
 
 
 def asking_clause(words: Sequence[Word], taken: Sequence[Span]) -> Sequence[Word]:
-    """Return the words of the clause that asks, or all words where no question word does.
+    """Return the words of the clause that asks, or all words where none does or the clause says nothing of its own.
 
-    Question words inside the spans ``taken`` (titles, names) ask nothing.
+    Words inside the spans ``taken`` (titles, names) neither ask nor count: "What, in Portugal, are azulejos?"
     """
     asking = _asking_word(words, taken)
     if asking is None:
@@ -66,10 +66,12 @@ def asking_clause(words: Sequence[Word], taken: Sequence[Span]) -> Sequence[Word
     ]
     start = max([index for index in begins if index <= asking], default=0)
     end = min([index for index in begins if index > asking], default=len(words))
-    # "It was founded in 1900 by whom, and when?" asks nothing after its comma: go back to the clause before.
-    while start > 0 and not any(word.content for word in words[start:end]):
-        start = max([index for index in begins if index < start], default=0)
-    return words[start:end]
+    clause = words[start:end]
+    return clause if any(word.content and not _inside(word, taken) for word in clause) else words
+
+
+def _inside(word: Word, spans: Sequence[Span]) -> bool:
+    return any(word.span.overlaps(span) for span in spans)
 
 
 def _begins_clause(word: Word) -> bool:
@@ -81,7 +83,7 @@ def _asking_word(words: Sequence[Word], taken: Sequence[Span]) -> int | None:
     candidates = [
         index
         for index, word in enumerate(words)
-        if word.lower.removesuffix("'s") in QUESTION_WORDS and not any(word.span.overlaps(span) for span in taken)
+        if word.lower.removesuffix("'s") in QUESTION_WORDS and not _inside(word, taken)
     ]
     # "In which …" starts its sentence too.
     at_start = [

@@ -51,6 +51,7 @@ PARTICLES = lexicon("""
 # After these a full stop does not end a sentence.
 _ABBREVIATIONS = lexicon("""
     jr sr dr mr mrs ms st prof rev gen col capt lt sgt gov sen rep hon no vol mt ft inc ltd co corp bros approx ca v vs
+    jan feb mar apr jun jul aug sep sept oct nov dec
     """)
 
 # A mask of a text has one character for each of its own: "w" letter or combining mark, "0" digit, "u" a character of
