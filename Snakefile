@@ -24,7 +24,7 @@ sys.path.insert(0, str(BASE / "workflow"))
 
 from deltap.errors import DeltapError
 from deltap.figures.variants import figure_variants
-from deltap.provenance import code_digest
+from deltap.code import code_digest
 from deltap.run import Run
 
 

@@ -75,27 +75,16 @@ def check_classes(truthful: dict[str, np.ndarray], what: str) -> None:
             )
 
 
-def fit(x: Arrays, truthful: dict[str, np.ndarray], settings: ProbeSettings) -> Fit:
-    """Train a probe on the train split, with the regularisation of the best validation AUROC (ties: the strongest).
+def fit(x: np.ndarray, truthful: np.ndarray, regularisation: float, settings: ProbeSettings) -> Fit:
+    """Train a probe on activations ``x`` of shape (samples, hidden) with the labels ``truthful``.
 
-    ``x`` and ``truthful`` hold for each split activations of shape (samples, hidden) and the labels. Features are
-    standardised on the train split and classes weigh the same, so that probabilities refer to equal priors.
+    Features are standardised and classes weigh the same, so that probabilities refer to equal priors.
     """
-    scaler = StandardScaler().fit(x["train"].astype(np.float64))
-    train, y = scaler.transform(x["train"]), truthful["train"]
-    best: tuple[float, Fit] | None = None
-    for value in sorted(settings.regularisation, reverse=settings.kind == "mlp"):  # the strongest first
-        found = (
-            _fit_logistic(train, y, value, settings)
-            if settings.kind == "logistic"
-            else _fit_mlp(train, y, value, settings)
-        )
-        folded = Fit(_fold(found.probe, scaler), found.regularisation, found.converged)
-        score = roc_auc_score(truthful["validation"], folded.probe.probability(x["validation"]))
-        if best is None or score > best[0]:
-            best = score, folded
-    assert best is not None
-    return best[1]
+    scaler = StandardScaler().fit(x.astype(np.float64))
+    train = scaler.transform(x)
+    kind = {"logistic": _fit_logistic, "mlp": _fit_mlp}[settings.kind]
+    found = kind(train, truthful, regularisation, settings)
+    return Fit(_fold(found.probe, scaler), regularisation, found.converged)
 
 
 def _fit_logistic(x: np.ndarray, y: np.ndarray, inverse_strength: float, settings: ProbeSettings) -> Fit:
@@ -131,20 +120,28 @@ def fit_layers(
     settings: ProbeSettings,
     jobs: int,
 ) -> list[tuple[Fit, list[dict[str, Any]]]]:
-    """Train a probe for each layer; return the fits with their scores per split (columns of PROBES).
+    """Train a probe for each layer of one site and position; return the fits with their scores per split (of PROBES).
 
-    ``rows`` are each split's rows in the clean activations ``files``. Each fit runs on one thread, so that the number
-    of ``jobs`` changes nothing.
+    ``rows`` are each split's rows in the clean activations ``files``. All layers get the same regularisation, the one
+    of the best validation AUROC on average over the layers (ties: the strongest): were it chosen for each layer, then
+    the depth of ΔP, which depends on it, would jump from layer to layer for no reason in the model. Each fit runs on
+    one thread, so that the number of ``jobs`` changes nothing.
     """
+    # The strongest first: a small C, or a large weight decay.
+    values = sorted(settings.regularisation, reverse=settings.kind == "mlp")
 
-    def one(layer: int) -> tuple[Fit, list[dict[str, Any]]]:
+    def one(layer: int) -> list[tuple[Fit, list[dict[str, Any]]]]:
         with threadpool_limits(1):
             states = files.layer(layer).numpy()
             x = {split: states[rows[split]] for split in SPLITS}
-            found = fit(x, truthful, settings)
-            return found, [_score(found, x[split], truthful[split], layer, split) for split in SPLITS]
+            fits = [fit(x["train"], truthful["train"], value, settings) for value in values]
+            return [(f, [_score(f, x[split], truthful[split], layer, split) for split in SPLITS]) for f in fits]
 
-    return Parallel(n_jobs=jobs)(delayed(one)(layer) for layer in range(files.layers))
+    candidates = Parallel(n_jobs=jobs)(delayed(one)(layer) for layer in range(files.layers))
+    validation = SPLITS.index("validation")
+    means = [np.mean([layer[i][1][validation]["auroc"] for layer in candidates]) for i in range(len(values))]
+    best = int(np.argmax(means))
+    return [layer[best] for layer in candidates]
 
 
 def _score(found: Fit, x: np.ndarray, truthful: np.ndarray, layer: int, split: str) -> dict[str, Any]:

@@ -1,15 +1,14 @@
-"""What made a file: the digest of the code, the versions of the libraries, and the settings."""
+"""What made a file: the code, the versions of the libraries, and the settings."""
 
-import ast
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from deltap import __version__
+from deltap.code import code_digest
 from deltap.files import digest
 
-PACKAGE = Path(__file__).parent
 # The libraries that numbers may depend on.
 _LIBRARIES = (
     "numpy",
@@ -21,57 +20,6 @@ _LIBRARIES = (
     "torch",
     "transformers",
 )
-
-
-@cache
-def code_digest(script: str | Path) -> str:
-    """Return the digest of a script and of every deltap module it imports, directly or not.
-
-    Digested are the syntax trees without docstrings: a changed comment, docstring or layout changes nothing. Nothing
-    is imported, so this is cheap enough for every start of Snakemake.
-    """
-    trees: dict[str, str] = {}
-    waiting = [Path(script)]
-    while waiting:
-        path = waiting.pop()
-        name = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else path.name
-        if name not in trees:
-            tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-            waiting += _imported(tree)
-            trees[name] = ast.dump(_without_docstrings(tree))
-    return digest(trees)
-
-
-def _imported(tree: ast.Module) -> list[Path]:
-    """Return the files of the deltap modules that ``tree`` imports, at any depth of its code."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    paths = []
-    for name in sorted(names):
-        if name == "deltap" or name.startswith("deltap."):
-            path = PACKAGE.joinpath(*name.split(".")[1:])
-            paths += [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
-    return paths
-
-
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            # Also the strings under attributes, which document settings.
-            node.body = [
-                statement
-                for statement in node.body
-                if not (
-                    isinstance(statement, ast.Expr)
-                    and isinstance(statement.value, ast.Constant)
-                    and isinstance(statement.value.value, str)
-                )
-            ]
-    return tree
 
 
 @cache

@@ -117,8 +117,8 @@ class ProbeSettings(Section):
 
     kind: Literal["logistic", "mlp"] = "logistic"
     regularisation: tuple[Annotated[float, Field(gt=0)], ...] = Field((0.001, 0.01, 0.1, 1.0), min_length=1)
-    """Values tried; the best validation AUROC wins (ties: the strongest). Logistic: inverse strength C; mlp: weight
-    decay."""
+    """Values tried; for each site and position the one of the best mean validation AUROC over the layers is taken.
+    Logistic: inverse strength C; mlp: weight decay."""
     max_iterations: int = Field(1000, ge=1)
     hidden_units: int = Field(64, ge=1)
     """mlp only."""

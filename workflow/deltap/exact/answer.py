@@ -54,7 +54,7 @@ _NUMBER_WORDS = lexicon("""
     eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million billion trillion
     dozen half
     """)
-_ARTICLES = PARTICLES - {"of"} | {"a", "an"}
+_ARTICLES = PARTICLES - lexicon("of v vs n i e y") | {"a", "an"}
 _PRONOUNS = lexicon("it he she they this that there")
 _TIME_AND_PLACE = lexicon("in on at from during")
 # A statement of so many words without a verb is its own core, even if it repeats words of the question.
@@ -88,11 +88,11 @@ def _core(statements: Sequence[Sequence[Piece]], kind: Kind, known: set[str], an
     for pieces in statements:
         if span := _core_of_kind(pieces, kind, known, answer):
             return span
-    for pieces in statements:
-        for phrase in _in_order(phrases(pieces), known):
-            if core := _without_ends(phrase.pieces, known):
-                return _span(core)
-    return _span(next((phrase.pieces for phrase in _in_order(phrases(statements[0]), known)), statements[0]))
+    every = [phrase for pieces in statements for phrase in _in_order(phrases(pieces), known)]
+    new = [core for phrase in every if (core := _new_part(phrase, known))]
+    # "It was rebuilt in Rome": a verb alone is the core only where there is nothing else.
+    new.sort(key=lambda core: len(core) == 1 and core[0].lower.endswith("ed"))
+    return _span(next(iter([*new, *(phrase.pieces for phrase in every), statements[0]])))
 
 
 def _known(question: str) -> set[str]:
@@ -180,7 +180,8 @@ def _core_of_kind(pieces: Sequence[Piece], kind: Kind, known: set[str], text: st
     if kind == "number":
         runs = [_without_ends(_from_number(phrase.pieces), known) for phrase in found]
     elif kind in ("person", "place", "name"):
-        if kind == "person":
+        if kind == "person":  # rather behind "by" than anywhere, and not where times and places stand
+            found = [phrase for phrase in found if phrase.after not in _TIME_AND_PLACE]
             found.sort(key=lambda phrase: phrase.after != "by")
         runs = [_names_at_end(phrase.pieces) for phrase in found]
     else:
@@ -230,14 +231,20 @@ def _names_at_end(pieces: Sequence[Piece]) -> list[Piece]:
     return [piece for index, piece in enumerate(pieces[start:]) if named and (index or piece.whole)]
 
 
-def _without_ends(pieces: Sequence[Piece], known: set[str]) -> Sequence[Piece]:
-    """Return a phrase without words at its ends that repeat the question, or nothing where all of it does.
+def _new_part(phrase: Phrase, known: set[str]) -> Sequence[Piece]:
+    """Return the part of a phrase that the question does not have, or nothing.
 
     A name from the question with another word behind it is the sentence's subject and its verb ("the Mary Rose sank").
     """
+    pieces = phrase.pieces
+    if not phrase.predicate and len(pieces) > 1 and pieces[0].whole and not pieces[1].whole:
+        pieces = pieces if _is_new(pieces[:1], known) else pieces[2:]
+    return _without_ends(pieces, known)
+
+
+def _without_ends(pieces: Sequence[Piece], known: set[str]) -> Sequence[Piece]:
+    """Return a phrase without words at its ends that repeat the question, or nothing where all of it does."""
     core = list(pieces)
-    if len(core) > 1 and core[0].whole and not core[1].whole and not _is_new(core[:1], known):
-        del core[:2]
     for end in (0, -1):
         while core and not core[end].whole and (core[end].edge or not _is_new([core[end]], known)):
             del core[end]

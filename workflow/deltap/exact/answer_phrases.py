@@ -113,7 +113,9 @@ def phrases(pieces: Sequence[Piece]) -> list[Phrase]:
         following = pieces[index + 1].lower if index + 1 < len(pieces) else ""
         # "a city nestled in …"
         participle = bool(current) and piece.lower.endswith("ed") and following in _BREAKS
-        breaks = piece.lower in _BREAKS or participle
+        # "the god Shiva and the goddess Parvati"
+        apart = piece.lower in JOINS and following in ("a", "an", "the")
+        breaks = piece.lower in _BREAKS or participle or apart
         if breaks or explains(pieces, index):
             close()
             after = piece.lower if breaks else ""

@@ -47,6 +47,8 @@ def names(words: Sequence[Word]) -> list[Span]:
         last = index
         while (following := _name_goes_on(words, last)) is not None:
             last = following
+        if last > index and ":" in words[last].gap and not words[last].content:
+            last -= 1  # "Lit: The band that …"
         result.append(Span(words[index].span.start, words[last].bare.end))
         index = last + 1
     return result

@@ -1,0 +1,113 @@
+"""The digest of the code that a script depends on, so that a change of it reruns the script's rule and no other.
+
+Digested are syntax trees without docstrings: a changed comment, docstring or layout changes nothing. Of a module only
+those definitions count that the script reaches, so that a new option of figures does not repeat days of inference.
+Nothing is imported, so this is cheap enough for every start of Snakemake.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from deltap.files import digest
+
+PACKAGE = Path(__file__).parent
+_EVERYTHING = "*"
+
+Symbol = tuple[str, str]
+"""A module of the package, such as ``deltap.files``, and a name that it defines."""
+
+
+def code_digest(script: str | Path) -> str:
+    """Return the digest of a script and of every definition in deltap that it reaches."""
+    tree = _without_docstrings(ast.parse(Path(script).read_text(encoding="utf-8"), str(script)))
+    trees = {"": ast.dump(tree)}
+    waiting = list(_symbols(tree, _imports(tree)))
+    seen: set[Symbol] = set()
+    while waiting:
+        symbol = waiting.pop()
+        if symbol not in seen:
+            seen.add(symbol)
+            definitions, imports = _module(symbol[0])
+            # What stands outside of every definition runs with the import.
+            for name in definitions if symbol[1] == _EVERYTHING else (symbol[1], ""):
+                for index, node in enumerate(definitions.get(name, ())):
+                    trees[f"{symbol[0]}.{name}.{index}"] = ast.dump(node)
+                    waiting += _symbols(node, imports)
+                    waiting += [(symbol[0], other) for other in _names(node) if other in definitions and other != name]
+            # A name that a package's module took from another one.
+            waiting += [imports[symbol[1]]] if symbol[1] in imports else []
+    return digest(trees)
+
+
+@cache
+def _module(name: str) -> tuple[dict[str, list[ast.stmt]], dict[str, Symbol]]:
+    """Return a module's top-level statements by the name that they define ("" for none), and what it imports."""
+    path = PACKAGE.joinpath(*name.split(".")[1:])
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    tree = _without_docstrings(ast.parse(path.read_text(encoding="utf-8"), str(path)))
+    definitions: dict[str, list[ast.stmt]] = {}
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                names = [node.name]
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign() if _targets(node):
+                names = _targets(node)
+            case ast.Import() | ast.ImportFrom():
+                names = []
+            case _:
+                names = [""]
+        for target in names:
+            definitions.setdefault(target, []).append(node)
+    return definitions, _imports(tree)
+
+
+def _targets(node: ast.stmt) -> list[str]:
+    return [inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)]
+
+
+def _imports(tree: ast.AST) -> dict[str, Symbol]:
+    """Return what local names stand for, of those that are imported from deltap anywhere in ``tree``."""
+    found: dict[str, Symbol] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "deltap":
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                is_module = PACKAGE.joinpath(*inner.split(".")[1:]).with_suffix(".py").is_file()
+                found[alias.asname or alias.name] = (inner, _EVERYTHING) if is_module else (node.module, alias.name)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "deltap":
+                    raise ValueError(f"write 'from deltap import …' instead of 'import {alias.name}'")
+    return found
+
+
+def _symbols(node: ast.AST, imports: dict[str, Symbol]) -> Iterator[Symbol]:
+    """Yield the imported symbols that ``node`` uses; of a module used as ``module.name``, that name only."""
+    imports = imports | _imports(node)
+    attributes = {
+        id(inner.value): inner.attr
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name)
+    }
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and inner.id in imports:
+            module, name = imports[inner.id]
+            yield module, attributes.get(id(inner), name) if name == _EVERYTHING else name
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    """Remove docstrings, and the strings under attributes that document settings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [
+                statement
+                for statement in node.body
+                if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+            ]
+    return tree
