@@ -50,18 +50,16 @@ def model_answers(directory: Path, kind: str, questions: list[str]) -> list[str]
 def project(folder: Path) -> Path:
     """Write two tiny models, two question files and a configuration; return the configuration's path.
 
-    Gold answers are what the first model says to every other question, so that it has both classes.
+    Gold answers are what the models say to every other question, so that both classes are there.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for family in ("qwen3", "mistral"):
-        tiny.save(folder / family, family)
+    for seed, name in enumerate(("base", "chat")):
+        tiny.save(folder / name, "llama", seed)
     capitals = [f"What is the capital of {subject}?" for subject in SUBJECTS]
     rulers = [f"who was the first ruler of {subject.lower()}" for subject in SUBJECTS]
     gold = {}
     for questions in (capitals, rulers):
-        base, chat = (
-            model_answers(folder / family, kind, questions) for family, kind in (("qwen3", "base"), ("mistral", "chat"))
-        )
+        base, chat = (model_answers(folder / kind, kind, questions) for kind in ("base", "chat"))
         for index, question in enumerate(questions):
             said = [answer for answer in (base[index], chat[index]) if answer and index % 2]
             gold[question] = [*said, f"Nowhere {index}"]
@@ -78,8 +76,8 @@ def project(folder: Path) -> Path:
     write_yaml(
         folder / "my_models.yaml",
         {
-            "tiny-base": {"label": "Tiny (base)", "source": {"path": "qwen3"}, "kind": "base", **common},
-            "tiny-chat": {"label": "Tiny (chat)", "source": {"path": "mistral"}, "kind": "chat", **common},
+            "tiny-base": {"label": "Tiny (base)", "source": {"path": "base"}, "kind": "base", **common},
+            "tiny-chat": {"label": "Tiny (chat)", "source": {"path": "chat"}, "kind": "chat", **common},
         },
     )
     write_yaml(
