@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import tiny
 import yaml
 
+import tiny
 from deltap.exact.answer import exact_answer
 from deltap.models.answers import read_answer
 from deltap.models.load import end_ids, load

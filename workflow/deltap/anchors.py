@@ -1,12 +1,13 @@
 """Anchors: whether a test sample's verdict flips when attention from the exact question tokens is cut."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from deltap.probes import Probe
-from deltap.tensors import ActivationFiles
+if TYPE_CHECKING:  # so that ΔP and figures need neither torch nor scikit-learn
+    from deltap.probes import Probe
+    from deltap.tensors import ActivationFiles
 
 CLASSES = np.array(["hallucinated", "truthful"])
 NAMES = np.array(["a_anchored", "q_anchored"])
@@ -23,9 +24,9 @@ def anchor(flips: np.ndarray) -> np.ndarray:
 
 
 def anchors(
-    probes: list[Probe],
-    clean: ActivationFiles,
-    knockout: ActivationFiles,
+    probes: "list[Probe]",
+    clean: "ActivationFiles",
+    knockout: "ActivationFiles",
     samples: dict[str, np.ndarray],
     k_star: int,
     constants: dict[str, str],

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -16,7 +16,9 @@ from threadpoolctl import threadpool_limits
 
 from deltap.errors import DeltapError
 from deltap.settings import SPLITS, ProbeSettings
-from deltap.tensors import ActivationFiles
+
+if TYPE_CHECKING:  # so that the processes that fit do not load torch
+    from deltap.tensors import ActivationFiles
 
 Arrays = dict[str, np.ndarray]
 
@@ -114,7 +116,7 @@ def _fold(probe: Probe, scaler: StandardScaler) -> Probe:
 
 
 def fit_layers(
-    files: ActivationFiles,
+    files: "ActivationFiles",
     rows: dict[str, np.ndarray],
     truthful: dict[str, np.ndarray],
     settings: ProbeSettings,
@@ -129,19 +131,29 @@ def fit_layers(
     """
     # The strongest first: a small C, or a large weight decay.
     values = sorted(settings.regularisation, reverse=settings.kind == "mlp")
-
-    def one(layer: int) -> list[tuple[Fit, list[dict[str, Any]]]]:
-        with threadpool_limits(1):
-            states = files.layer(layer).numpy()
-            x = {split: states[rows[split]] for split in SPLITS}
-            fits = [fit(x["train"], truthful["train"], value, settings) for value in values]
-            return [(f, [_score(f, x[split], truthful[split], layer, split) for split in SPLITS]) for f in fits]
-
-    candidates = Parallel(n_jobs=jobs)(delayed(one)(layer) for layer in range(files.layers))
+    layers = ((layer, files.layer(layer).numpy()) for layer in range(files.layers))
+    candidates = Parallel(n_jobs=jobs)(
+        delayed(_fit_layer)(layer, states, rows, truthful, values, settings) for layer, states in layers
+    )
     validation = SPLITS.index("validation")
     means = [np.mean([layer[i][1][validation]["auroc"] for layer in candidates]) for i in range(len(values))]
     best = int(np.argmax(means))
     return [layer[best] for layer in candidates]
+
+
+def _fit_layer(
+    layer: int,
+    states: np.ndarray,
+    rows: dict[str, np.ndarray],
+    truthful: dict[str, np.ndarray],
+    values: list[float],
+    settings: ProbeSettings,
+) -> list[tuple[Fit, list[dict[str, Any]]]]:
+    """Return a fit with its scores for each regularisation."""
+    with threadpool_limits(1):
+        x = {split: states[rows[split]] for split in SPLITS}
+        fits = [fit(x["train"], truthful["train"], value, settings) for value in values]
+        return [(found, [_score(found, x[split], truthful[split], layer, split) for split in SPLITS]) for found in fits]
 
 
 def _score(found: Fit, x: np.ndarray, truthful: np.ndarray, layer: int, split: str) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class PromptSettings(Section):
         Example(question="Who painted the Mona Lisa?", answer="Leonardo da Vinci"),
     )
     """For base models: ``Question: … / Answer: …`` blocks before the question. They are never asked themselves."""
-    message: str = "Answer the question in a few words, without a sentence.\n{question}"
+    message: str = "Give only the answer, in a few words.\nQuestion: {question}"
     """For chat models: the user's message; ``{question}`` is replaced."""
 
     @model_validator(mode="after")

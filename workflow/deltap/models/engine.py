@@ -65,18 +65,28 @@ class Engine:
     ) -> list[list[int]]:
         """Return the greedy continuation of each prompt, up to and without the first token of ``end_ids``.
 
-        Batches hold prompts of one length, so that no padding is needed. A continuation of ``max_new_tokens`` tokens
-        was cut off. ``progress`` is told the number of prompts done after each batch.
+        Prompts of different lengths are padded between the shared prefix and the rest, where every padded token has
+        something to attend to. Without a prefix, and where a layer's window would count padding as distance, batches
+        hold prompts of one length instead. A continuation of ``max_new_tokens`` tokens was cut off. ``progress`` is told
+        the number of prompts done after each batch.
         """
         answers: list[list[int]] = [[] for _ in prompts]
         for shared, indices in self._by_prefix(prompts):
+            divide = by_length if shared and not any(self._prefix_cache.is_sliding) else of_equal_length
             lengths = [len(prompts[index]) - shared + max_new_tokens for index in indices]
-            for batch in of_equal_length(lengths, self.batch_tokens):
+            for batch in divide(lengths, self.batch_tokens):
                 chosen = [indices[item] for item in batch]
-                ids = torch.tensor([list(prompts[index]) for index in chosen], device=self.device)
+                longest = max(len(prompts[index]) for index in chosen)
+                ids = torch.full((len(chosen), longest), min(end_ids), device=self.device)
+                mask = torch.ones_like(ids)
+                for row, index in enumerate(chosen):
+                    padding = longest - len(prompts[index])
+                    ids[row, :shared] = torch.tensor(prompts[index][:shared])
+                    ids[row, shared + padding :] = torch.tensor(prompts[index][shared:])
+                    mask[row, shared : shared + padding] = 0
                 output = self.model.generate(  # type: ignore[operator]
                     ids,
-                    attention_mask=torch.ones_like(ids),
+                    attention_mask=mask,
                     cache=self._cache(shared, len(chosen)),
                     do_sample=False,
                     max_new_tokens=max_new_tokens,
