@@ -19,7 +19,7 @@ $(INSTALLED): envs/lock.txt pyproject.toml
 	touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/snakemake --configfile config/demo.yaml --cores $(CORES)
+	$(BIN)/snakemake --workflow-profile config/profiles/local --configfile config/demo.yaml --cores $(CORES)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest

@@ -53,8 +53,9 @@ def project(folder: Path) -> Path:
     Gold answers are what the models say to every other question, so that both classes are there.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for seed, name in enumerate(("base", "chat")):
-        tiny.save(folder / name, "llama", seed)
+    # Families and seeds whose answers are mostly short and not empty.
+    tiny.save(folder / "base", "llama", seed=0)
+    tiny.save(folder / "chat", "mistral", seed=2)
     capitals = [f"What is the capital of {subject}?" for subject in SUBJECTS]
     rulers = [f"who was the first ruler of {subject.lower()}" for subject in SUBJECTS]
     gold = {}

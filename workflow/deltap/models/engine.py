@@ -67,8 +67,8 @@ class Engine:
 
         Prompts of different lengths are padded between the shared prefix and the rest, where every padded token has
         something to attend to. Without a prefix, and where a layer's window would count padding as distance, batches
-        hold prompts of one length instead. A continuation of ``max_new_tokens`` tokens was cut off. ``progress`` is told
-        the number of prompts done after each batch.
+        hold prompts of one length instead. A continuation of ``max_new_tokens`` tokens was cut off. ``progress`` is
+        told the number of prompts done after each batch.
         """
         answers: list[list[int]] = [[] for _ in prompts]
         for shared, indices in self._by_prefix(prompts):

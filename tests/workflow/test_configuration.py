@@ -1,0 +1,186 @@
+"""What runs for which configuration, and what is refused before anything runs."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import running
+import yaml
+from running import ROOT, changed, planned, snakemake
+
+
+@pytest.fixture
+def folder(configfile):
+    return configfile.parent
+
+
+def refused(folder, configfile):
+    done = snakemake(folder, configfile, "-n", check=False)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stdout
+    return done.stdout
+
+
+def test_the_default_configuration_is_the_papers_run_and_needs_neither_torch_nor_transformers(tmp_path):
+    # Modules that fail on import stand before the real ones.
+    for name in ("torch", "transformers", "sklearn", "pyarrow", "datasets"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('imported at parse')")
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "-n"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    seconds = time.monotonic() - started
+    assert done.returncode == 0, done.stdout + done.stderr
+    jobs = planned(done.stdout + done.stderr)
+    assert jobs["questions"] == 4
+    assert jobs["inference"] == jobs["labels"] == jobs["probes"] == jobs["anchors"] == 2 * 4
+    assert jobs["delta_p"] == 2 * 4 * 2
+    assert seconds < 5
+
+
+def test_a_users_configuration_runs_the_users_models_only(folder, configfile):
+    done = snakemake(folder, changed(configfile, run="other", models=["tiny-chat"], datasets=["rulers"]), "-n")
+    assert planned(done.stdout)["inference"] == 1
+    for name in ("qwen3", "popqa", "tiny-base", "capitals"):
+        assert name not in done.stdout
+
+
+def test_shards_and_anchors_follow_the_configuration(folder, configfile):
+    other = changed(configfile, run="other", inference={"shards": 3, "sites": ["mlp"]}, anchors=["q_anchored"])
+    jobs = planned(snakemake(folder, other, "-n").stdout)
+    assert jobs["inference"] == 2 * 2 * 3
+    assert jobs["delta_p"] == 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"modles": ["x"]}, "modles: unknown key; did you mean 'models'?"),
+        ({"models": ["tiny-bse"]}, "unknown name 'tiny-bse'; did you mean 'tiny-base'?"),
+        ({"datasets": ["capitols"]}, "unknown name 'capitols'; did you mean 'capitals'?"),
+        ({"models": []}, "models: "),
+        ({"datasets": ["rulers", "rulers"]}, "rulers listed twice"),
+        ({"questions": {"nmber": 3}}, "questions.nmber: unknown key; did you mean 'number'?"),
+        ({"questions": {"number": "many"}}, "questions.number: "),
+        ({"questions": {"splits": {"train": 0.9, "validation": 0.4, "test": 0.4}}}, "must be 1, not 1.7"),
+        ({"probe": {"kind": "forest"}}, "probe.kind: "),
+        ({"figures": ["delta_q"]}, "unknown name 'delta_q'; did you mean 'delta_p'?"),
+        ({"inference": {"sites": ["resid"]}}, "'attn' is not measured in this run"),
+        ({"run": "../up"}, "run: "),
+        ({"model_files": ["nothing.yaml"]}, "nothing.yaml: cannot be read"),
+    ],
+)
+def test_a_wrong_key_or_value_is_refused_by_name(folder, configfile, change, message):
+    assert message in refused(folder, changed(configfile, **change))
+
+
+def with_definition(configfile, kind, name, **change):
+    """A configuration whose model or data set ``name`` is defined differently."""
+    folder = configfile.parent
+    definitions = yaml.safe_load((folder / f"my_{kind}s.yaml").read_text())
+    definitions[name] |= change
+    number = len(list(folder.glob("other-*")))
+    path = running.write_yaml(folder / f"other-{number}.yaml", definitions)
+    return changed(configfile, **{f"{kind}_files": [str(path)]})
+
+
+def test_a_missing_question_file_names_the_nearest(folder, configfile):
+    wrong = with_definition(configfile, "dataset", "rulers", path="ruler.jsonl")
+    assert "did you mean 'rulers.jsonl'?" in refused(folder, wrong)
+
+
+def test_an_incomplete_model_directory_is_refused(folder, configfile):
+    (folder / "empty").mkdir(exist_ok=True)
+    assert "no config.json" in refused(
+        folder, with_definition(configfile, "model", "tiny-base", source={"path": "empty"})
+    )
+    assert "no such model directory" in refused(
+        folder, with_definition(configfile, "model", "tiny-base", source={"path": "nowhere"})
+    )
+
+
+def test_a_mistyped_key_of_a_definition_names_file_and_entry(folder, configfile):
+    wrong = with_definition(configfile, "model", "tiny-base", dtpye="float32")
+    output = refused(folder, wrong)
+    assert "tiny-base: dtpye: unknown key; did you mean 'dtype'?" in output
+    assert "other-" in output
+
+
+def test_one_failed_data_set_does_not_stop_the_others(finished, configfile):
+    """The profile keeps going; the data set with a broken file fails with file and line, the other one finishes."""
+    folder = configfile.parent
+    lines = (folder / "rulers.jsonl").read_text().splitlines()
+    (folder / "broken.jsonl").write_text("\n".join([*lines[:5], '{"question": "who', *lines[6:12]]) + "\n")
+    broken = with_definition(configfile, "dataset", "rulers", path="broken.jsonl")
+    profile = str(ROOT / "config" / "profiles" / "local")
+    done = snakemake(
+        folder, changed(broken, run="half", models=["tiny-base"]), "--workflow-profile", profile, check=False
+    )
+    assert done.returncode != 0
+    assert "broken.jsonl:6" in done.stdout
+    assert (folder / "results/half/anchors/tiny-base/capitals/auto.parquet").exists()
+    assert not (folder / "results/half/questions/rulers.parquet").exists()
+
+
+def test_one_class_in_a_split_stops_before_probes_with_counts_and_advice(finished, configfile):
+    folder = configfile.parent
+    lines = [line.replace('"answer": [', '"answer": ["Nobody"], "x": [') for line in (folder / "rulers.jsonl").open()]
+    (folder / "wrong.jsonl").write_text("".join(lines))
+    one_class = changed(
+        with_definition(configfile, "dataset", "rulers", path="wrong.jsonl"), run="one-class", models=["tiny-base"],
+        datasets=["rulers"],
+    )  # fmt: skip
+    output = snakemake(folder, one_class, check=False).stdout
+    assert "the train split has 0 truthful and" in output
+    assert "ask more or easier questions" in output
+
+
+CHANGES = {
+    "nothing": ({}, set()),
+    "the figure": ({"figures": ["delta_p", "delta_p_all"]}, {"figure"}),
+    "the interval": ({"bootstrap": {"draws": 100}}, {"summarise", "figure"}),
+    "the reference class": ({"reference_class": "gold"}, {"delta_p", "merge", "summarise", "figure"}),
+    "the probe": (
+        {"probe": {"regularisation": [0.5]}},
+        {"probes", "anchors", "delta_p", "merge", "summarise", "figure"},
+    ),
+    "the labels": (
+        {"labels": {"match": "containment"}},
+        {"labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure"},
+    ),
+    "the prompt": (
+        {"prompt": {"message": "{question}"}},
+        {"inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure"},
+    ),
+    "the number of questions": (
+        {"questions": {"number": 60, "splits": {"train": 0.4, "validation": 0.25, "test": 0.35}}},
+        {"questions", "inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_reruns_what_depends_on_it_and_nothing_else(finished, configfile, name):
+    change, expected = CHANGES[name]
+    done = snakemake(configfile.parent, changed(configfile, **change), "-n")
+    assert set(planned(done.stdout)) == expected
+
+
+def test_a_new_data_set_computes_that_data_set_only(finished, configfile):
+    folder = configfile.parent
+    definitions = yaml.safe_load((folder / "my_datasets.yaml").read_text())
+    definitions["more"] = {"label": "More", "format": "nq", "path": "rulers.jsonl"}
+    path = running.write_yaml(folder / "more.yaml", definitions)
+    more = changed(configfile, dataset_files=[str(path)], datasets=["capitals", "rulers", "more"])
+    jobs = planned(snakemake(folder, more, "-n").stdout)
+    assert (jobs["questions"], jobs["inference"], jobs["delta_p"]) == (1, 2, 4)
+
+
+def test_the_workflow_is_lint_clean(folder, configfile):
+    assert "Congratulations" in snakemake(folder, configfile, "--lint", check=False).stdout
