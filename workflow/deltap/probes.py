@@ -8,7 +8,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
@@ -125,9 +125,10 @@ def fit_layers(
     """Train a probe for each layer of one site and position; return the fits with their scores per split (of PROBES).
 
     ``rows`` are each split's rows in the clean activations ``files``. All layers get the same regularisation, the one
-    of the best validation AUROC on average over the layers (ties: the strongest): were it chosen for each layer, then
-    the depth of ΔP, which depends on it, would jump from layer to layer for no reason in the model. Each fit runs on
-    one thread, so that the number of ``jobs`` changes nothing.
+    of the lowest validation log loss on average over the layers (ties: the strongest). Log loss, because ΔP is made of
+    probabilities and AUROC, which hardly depends on the strength, does not see how far they go; one for all layers,
+    because the depth of ΔP depends on it and would jump from layer to layer for no reason in the model. Each fit runs
+    on one thread, so that the number of ``jobs`` changes nothing.
     """
     # The strongest first: a small C, or a large weight decay.
     values = sorted(settings.regularisation, reverse=settings.kind == "mlp")
@@ -136,8 +137,8 @@ def fit_layers(
         delayed(_fit_layer)(layer, states, rows, truthful, values, settings) for layer, states in layers
     )
     validation = SPLITS.index("validation")
-    means = [np.mean([layer[i][1][validation]["auroc"] for layer in candidates]) for i in range(len(values))]
-    best = int(np.argmax(means))
+    losses = [np.mean([layer[i][1][validation]["log_loss"] for layer in candidates]) for i in range(len(values))]
+    best = int(np.argmin(losses))
     return [layer[best] for layer in candidates]
 
 
@@ -159,10 +160,14 @@ def _fit_layer(
 def _score(found: Fit, x: np.ndarray, truthful: np.ndarray, layer: int, split: str) -> dict[str, Any]:
     probability = found.probe.probability(x)
     both = 0 < truthful.sum() < len(truthful)
+    balanced = compute_sample_weight("balanced", truthful)
     return {
         "layer": layer,
         "split": split,
         "auroc": float(roc_auc_score(truthful, probability)) if both else None,
+        "log_loss": float(log_loss(truthful, probability, sample_weight=balanced, labels=[False, True]))
+        if both
+        else None,
         "accuracy": float(((probability >= 0.5) == truthful).mean()) if len(truthful) else None,
         "n_truthful": int(truthful.sum()),
         "n_hallucinated": int((~truthful).sum()),

@@ -92,6 +92,7 @@ PROBES = _schema(
     layer=_int,
     split=_name,
     auroc=_float,
+    log_loss=_float,  # nats, both classes weighing the same
     accuracy=_float,
     n_truthful=_int,
     n_hallucinated=_int,

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from transformers import DynamicCache
 
+from deltap.errors import DeltapError
 from deltap.models.batches import by_length, of_equal_length
 from deltap.models.capture import capture
 from deltap.models.knockout import Edges, knockout
@@ -84,19 +85,41 @@ class Engine:
                     ids[row, :shared] = torch.tensor(prompts[index][:shared])
                     ids[row, shared + padding :] = torch.tensor(prompts[index][shared:])
                     mask[row, shared : shared + padding] = 0
-                output = self.model.generate(  # type: ignore[operator]
-                    ids,
-                    attention_mask=mask,
-                    cache=self._cache(shared, len(chosen)),
-                    do_sample=False,
-                    max_new_tokens=max_new_tokens,
-                    eos_token_id=sorted(end_ids),
-                    pad_token_id=min(end_ids),
-                )
-                for index, row in zip(chosen, output[:, ids.shape[1] :].tolist(), strict=True):
-                    end = next((place for place, token in enumerate(row) if token in end_ids), len(row))
-                    answers[index] = row[:end]
+                continued = self._decode(ids, mask, self._cache(shared, len(chosen)), shared, end_ids, max_new_tokens)
+                for index, answer in zip(chosen, continued, strict=True):
+                    answers[index] = answer
                 progress(len(chosen))
+        return answers
+
+    def _decode(
+        self, ids: torch.Tensor, mask: torch.Tensor, cache: Any, shared: int, end_ids: set[int], max_new_tokens: int
+    ) -> list[list[int]]:
+        """Return greedy continuations; a sequence that has ended leaves the batch, which is what takes the time."""
+        ends = torch.tensor(sorted(end_ids), device=ids.device)
+        cache = cache or DynamicCache(config=self._config)
+        answers: list[list[int]] = [[] for _ in ids]
+        rows = torch.arange(len(ids), device=ids.device)
+        tokens, places = ids[:, shared:], (mask.cumsum(dim=1) - 1).clamp(min=0)[:, shared:]
+        for _ in range(max_new_tokens):
+            logits = self.model(
+                tokens, attention_mask=mask, position_ids=places, cache=cache, use_cache=True, logits_to_keep=1
+            ).logits[:, -1]
+            if not bool(torch.isfinite(logits).all()):
+                raise DeltapError(
+                    f"{type(self.model).__name__}: NaN or infinity while answering; try 'dtype: bfloat16' or 'float32' "
+                    "for the model"
+                )
+            best = logits.argmax(dim=-1)
+            going = ~torch.isin(best, ends)
+            for row, token in zip(rows[going].tolist(), best[going].tolist(), strict=True):
+                answers[row].append(token)
+            if not bool(going.any()):
+                break
+            if not bool(going.all()):
+                cache.batch_select_indices(going.nonzero()[:, 0])
+            rows, tokens = rows[going], best[going, None]
+            mask = torch.nn.functional.pad(mask[going], (0, 1), value=1)
+            places = places[going, -1:] + 1
         return answers
 
     @torch.inference_mode()

@@ -1,0 +1,108 @@
+"""Whole files, tables and activation files."""
+
+import stat
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from deltap.errors import DeltapError, nearest
+from deltap.files import whole, write_text
+from deltap.tables import SUMMARY, check_schema, iterate_table, read_metadata, read_table, write_batches, write_table
+from deltap.tensors import ActivationFiles, activation_files, write_activations
+
+ROW = {
+    "model": "m", "dataset": "d", "extractor": "auto", "grouping": "per_layer", "anchor": "q_anchored",
+    "site": "attn", "position": "last", "layer": 0, "n": 0, "mean": None, "ci_low": None, "ci_high": None,
+}  # fmt: skip
+
+
+def fail_half_way(path):
+    with whole(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "deep" / "file.txt"
+    with pytest.raises(RuntimeError):
+        fail_half_way(path)
+    assert list(path.parent.iterdir()) == []
+    write_text(path, "first")
+    with pytest.raises(RuntimeError):
+        fail_half_way(path)
+    assert path.read_text() == "first"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_files_are_readable_for_those_whom_the_umask_allows(tmp_path):
+    write_activations(tmp_path / "x.safetensors", torch.zeros(1, 1, 1), {})
+    assert stat.S_IMODE((tmp_path / "x.safetensors").stat().st_mode) & 0o044
+
+
+def test_a_table_keeps_rows_and_metadata_and_repeats_its_bytes(tmp_path):
+    a, b = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    for path in (a, b):
+        write_table(path, [ROW, {**ROW, "layer": 1}], SUMMARY, {"labels": {"é": 1}})
+    assert a.read_bytes() == b.read_bytes()
+    assert read_table(a, SUMMARY).to_pylist()[1]["layer"] == 1
+    assert read_metadata(a) == {"labels": {"é": 1}}
+
+
+def test_parts_are_written_one_after_another(tmp_path):
+    parts = [pa.Table.from_pylist([{**ROW, "model": name}], SUMMARY) for name in "abc"]
+    write_batches(tmp_path / "t.parquet", parts, SUMMARY, {})
+    assert read_table(tmp_path / "t.parquet", SUMMARY)["model"].to_pylist() == ["a", "b", "c"]
+    assert len(list(iterate_table(tmp_path / "t.parquet", SUMMARY))) == 3
+
+
+def test_a_table_with_missing_or_wrong_columns_is_refused_by_name(tmp_path):
+    table = pa.Table.from_pylist([ROW], SUMMARY)
+    pq.write_table(table.drop_columns(["mean"]), tmp_path / "missing.parquet")
+    with pytest.raises(DeltapError, match=r"missing\.parquet: missing columns mean"):
+        check_schema(tmp_path / "missing.parquet", SUMMARY)
+    wrong = table.set_column(table.schema.get_field_index("layer"), "layer", pa.array(["zero"]))
+    pq.write_table(wrong, tmp_path / "wrong.parquet")
+    with pytest.raises(DeltapError, match="layer is string, expected int32"):
+        check_schema(tmp_path / "wrong.parquet", SUMMARY)
+
+
+def test_tables_that_are_not_there_or_not_parquet_are_refused_by_name(tmp_path):
+    with pytest.raises(DeltapError, match="no such table"):
+        read_table(tmp_path / "none.parquet", SUMMARY)
+    (tmp_path / "text.parquet").write_text("hello")
+    with pytest.raises(DeltapError, match="not a readable Parquet file"):
+        read_table(tmp_path / "text.parquet", SUMMARY)
+
+
+def test_activations_of_shards_are_read_as_one(tmp_path):
+    parts = [torch.randn(3, n, 4).to(torch.bfloat16) for n in (2, 0, 5)]
+    paths = []
+    for index, part in enumerate(parts):
+        paths.append(tmp_path / str(index) / "clean.attn.last.safetensors")
+        write_activations(paths[-1], part, {"a": 1})
+    files = ActivationFiles(paths)
+    assert (files.layers, files.rows, files.hidden) == (3, 7, 4)
+    for layer in range(3):
+        assert torch.equal(files.layer(layer), torch.cat(parts, dim=1)[layer].float())
+    assert files.rows_of(np.array([0, 2, 2]), np.array([1, 0, 4])).tolist() == [1, 2, 6]
+
+
+def test_shards_of_different_models_and_damaged_files_are_refused(tmp_path):
+    for name, shape in (("a", (3, 2, 4)), ("b", (3, 2, 5))):
+        write_activations(tmp_path / name, torch.zeros(shape), {})
+    with pytest.raises(DeltapError, match="different models"):
+        ActivationFiles([tmp_path / "a", tmp_path / "b"])
+    (tmp_path / "c").write_bytes((tmp_path / "a").read_bytes()[:40])
+    with pytest.raises(DeltapError, match="damaged activations"):
+        ActivationFiles([tmp_path / "c"])
+    with pytest.raises(DeltapError, match=r"no file called clean\.mlp\.last\.safetensors"):
+        activation_files([tmp_path / "a"], "clean", "mlp", "last")
+
+
+def test_the_nearest_valid_name_is_proposed():
+    assert nearest("popa", ["nq", "popqa"]) == "; did you mean 'popqa'? (valid: nq, popqa)"
+    assert nearest("zzz", ["nq"]) == " (valid: nq)"
+    assert nearest("x", []) == " (valid: none)"
