@@ -19,10 +19,11 @@ $(INSTALLED): envs/lock.txt pyproject.toml
 	touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/snakemake --workflow-profile config/profiles/local --configfile config/demo.yaml --cores $(CORES)
+	$(BIN)/snakemake --workflow-profile config/profiles/local --configfile config/demo.yaml --cores $(CORES) \
+	  --resources mem_mb=4000
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 # Style, types, and generated files that are out of date.
 check: $(INSTALLED)
@@ -41,6 +42,8 @@ lock:
 	.venv-lock/bin/python -m pip install --quiet --editable '.[cluster,dev]'
 	(echo '# Exact versions of every package, for pip --constraint. Written by make lock.'; \
 	  .venv-lock/bin/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//') > envs/lock.txt
+	(sed '/^ *- pip:/q' envs/deltap.yaml; sed -n 's/^[a-z].*==.*/      - &/ip' envs/lock.txt) > envs/deltap.new
+	mv envs/deltap.new envs/deltap.yaml
 	rm -rf .venv-lock
 
 clean:

@@ -23,7 +23,6 @@ SCRIPTS = BASE / "scripts"
 sys.path.insert(0, str(BASE / "workflow"))
 
 from deltap.errors import DeltapError
-from deltap.figures.variants import figure_variants
 from deltap.code import code_digest
 from deltap.run import Run
 
@@ -34,11 +33,13 @@ configfile: BASE / "config" / "config.yaml"
 try:
     RUN = Run(config, BASE / "config")
     RUN.check_inputs()
+    FIGURES = RUN.figure_variants()
 except DeltapError as error:
     raise WorkflowError(str(error)) from None
 
 SETTINGS = RUN.settings
 RESULTS = RUN.results
+STORE = Path(SETTINGS.paths.work) / "chunks"
 # The part of every path that a model, a data set and an extractor of answers share.
 SERIES = "{model}/{dataset}/{extractor}"
 
@@ -86,4 +87,5 @@ rule all:
 
 
 onsuccess:
-    print(f"\nFigures: {RESULTS}/figures/\nTables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
+    print(f"\nFigures: {' '.join(f'{RESULTS}/figures/{figure}.{SETTINGS.formats[0]}' for figure in FIGURES)}")
+    print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")

@@ -4,12 +4,11 @@ import argparse
 from pathlib import Path
 
 import pyarrow as pa
-from safetensors.numpy import load_file
 
 from deltap import cli
 from deltap.anchors import anchors
 from deltap.errors import DeltapError
-from deltap.probes import Probe, reference_layer
+from deltap.probes import read_probes, reference_layer
 from deltap.provenance import provenance
 from deltap.samples import by_split, probe_samples
 from deltap.tables import ANCHORS, PROBES, read_metadata, read_table, write_table
@@ -22,21 +21,13 @@ def main(options: argparse.Namespace) -> None:
     test = by_split(samples)["test"]
     if not len(test["question_id"]):
         raise DeltapError(f"{options.labels}: no test sample is left; ask more questions (questions.number)")
-    arrays = load_file(options.probes)
+    probes = read_probes(options.probes)
     scores = [row for row in read_table(options.scores, PROBES).to_pylist() if row["split"] == "validation"]
 
     parts = []
     for site, position in dict.fromkeys((row["site"], row["position"]) for row in scores):
         validation = [row for row in scores if (row["site"], row["position"]) == (site, position)]
         k_star = reference_layer([row["layer"] for row in validation], [row["auroc"] for row in validation])
-        probes = []
-        for layer in range(len(validation)):
-            prefix = f"{site}/{position}/{layer}/"
-            probes.append(
-                Probe.from_arrays(
-                    {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
-                )
-            )
         clean = activation_files(options.clean, "clean", site, position)
         knockout = activation_files(options.knockout, "knockout", site, position)
         rows = {
@@ -46,7 +37,8 @@ def main(options: argparse.Namespace) -> None:
             "knockout_row": knockout.rows_of(test["shard"], test["knockout_row"]),
         }
         constants = {**samples.constants, "site": site, "position": position}
-        parts.append(anchors(probes, clean, knockout, rows, k_star, constants))
+        of_layers = [probes[site, position, layer] for layer in range(len(validation))]
+        parts.append(anchors(of_layers, clean, knockout, rows, k_star, constants))
     table = pa.concat_tables([part.select(ANCHORS.names).cast(ANCHORS) for part in parts])
     inputs = [samples.provenance, read_metadata(options.scores).get("provenance")]
     write_table(options.out, table, ANCHORS, {"provenance": provenance(__file__, {}, inputs=inputs)})

@@ -20,7 +20,7 @@ from deltap.provenance import provenance
 from deltap.questions.hashes import shard_of
 from deltap.settings import InferenceStage
 from deltap.store import Store
-from deltap.tables import ANSWERS, QUESTIONS, read_table, write_table
+from deltap.tables import ANSWERS, QUESTIONS, read_metadata, read_table, write_table
 
 
 def main(options: argparse.Namespace) -> None:
@@ -35,20 +35,19 @@ def main(options: argparse.Namespace) -> None:
 
     tokenizer, engine = load(options.model, stage.entry)
     prompter = Prompter(tokenizer, stage.entry.kind, stage.prompt, stage.entry.thinking)
-    check_model(engine, prompter)
+    check_model(engine, prompter, stage.inference.sites)
     ends = end_ids(tokenizer, engine, at_newline=stage.entry.kind == "base")
     inference = Inference(engine, tokenizer, prompter, ends, stage)
 
     facts = {"model_revision": revision(options.model), "device": engine.device.type, "ranks": 1}
-    made_by = provenance(__file__, stage.model_dump(mode="json"), **facts)
-    # What a chunk depends on: not on how the questions are dealt out, nor on the size of batches.
+    inputs = read_metadata(options.questions).get("provenance")
+    made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
+    # What a chunk depends on; how the questions are dealt out does not matter.
     identity = {
         **facts,
         "code": made_by["code"],
-        "versions": made_by["versions"],
-        "settings": stage.model_dump(
-            mode="json", exclude={"inference": {"shards", "chunk_questions"}, "entry": {"batch_tokens"}}
-        ),
+        "versions": {name: made_by["versions"][name] for name in ("torch", "transformers", "tokenizers")},
+        "settings": stage.model_dump(mode="json", exclude={"inference": {"shards", "chunk_questions"}}),
     }
     description = f"{stage.model} {stage.dataset} (answers, clean, knockout)"
     with cli.progress((), description, total=3 * len(questions), unit="pass") as bar:

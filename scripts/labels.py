@@ -1,16 +1,15 @@
 """Label the answers of all shards of a model and data set as truthful, hallucinated or abstained (LABELS)."""
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from deltap import cli
 from deltap.errors import DeltapError
 from deltap.labels import counts, labelled
-from deltap.provenance import provenance
+from deltap.provenance import provenance, same_origin
 from deltap.settings import LabelsStage
-from deltap.tables import ANSWERS, LABELS, read_metadata, read_table, write_batches
+from deltap.tables import ANSWERS, LABELS, read_table, write_batches
 
 
 def main(options: argparse.Namespace) -> None:
@@ -28,29 +27,6 @@ def main(options: argparse.Namespace) -> None:
     metadata = {"provenance": provenance(__file__, stage.model_dump(mode="json"), inputs=made_by), "counts": found}
     write_batches(options.out, tables, LABELS, metadata)
     cli.logger.info("%s", summary(found))
-
-
-def same_origin(paths: Sequence[Path]) -> Any:
-    """Return what made the tables; raise DeltapError that names the difference where it is not the same for all."""
-    first, *others = [read_metadata(path).get("provenance") for path in paths]
-    for path, other in zip(paths[1:], others, strict=True):
-        if different := _differences(first, other):
-            raise DeltapError(
-                f"{paths[0]} and {path} were not made by the same run: {'; '.join(different)}; "
-                "compute the older one again"
-            )
-    return first
-
-
-def _differences(one: Any, other: Any, key: str = "") -> list[str]:
-    """Return one line per key in which two provenances differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return [
-            line
-            for name in sorted(one.keys() | other.keys())
-            for line in _differences(one.get(name), other.get(name), f"{key}.{name}" if key else name)
-        ]
-    return [] if one == other else [f"{key or 'provenance'} is {one!r} and {other!r}"]
 
 
 def summary(found: dict[str, Any]) -> str:

@@ -24,10 +24,10 @@ def main(options: argparse.Namespace) -> None:
     for path in options.out:
         file_format(path)
     entry = cli.settings(FigureEntry, options.settings) if options.settings else FigureEntry()
-    chosen = {key: getattr(options, key) for key in ("site", "position", "grouping")}
+    chosen = {key: getattr(options, key) for key in ("site", "position", "grouping", "extractor")}
     entry = entry.model_copy(update={key: value for key, value in chosen.items() if value})
     summary = read_summaries(options.table, BootstrapSettings())
-    rows = select(summary, entry, options.extractor, options.models, options.datasets)
+    rows = select(summary, entry, options.models, options.datasets)
     figure = draw(rows, entry, read_labels(options.table), options.anchors)
     made_by = provenance(__file__, entry.model_dump(mode="json"), tables=[file_sha256(path) for path in options.table])
     for path in options.out:

@@ -4,15 +4,10 @@ Writes the probes (safetensors) and their scores on every split (PROBES).
 """
 
 import argparse
-import json
 from pathlib import Path
 
-import numpy as np
-from safetensors.numpy import save_file
-
 from deltap import cli
-from deltap.files import whole
-from deltap.probes import check_classes, fit_layers
+from deltap.probes import Probe, check_classes, fit_layers, write_probes
 from deltap.provenance import provenance
 from deltap.samples import by_split, probe_samples
 from deltap.settings import ProbesStage
@@ -29,14 +24,14 @@ def main(options: argparse.Namespace) -> None:
     what = f"{samples.constants['model']}, {samples.constants['dataset']}"
     check_classes(truthful, what)
 
-    arrays: dict[str, np.ndarray] = {}
+    probes: dict[tuple[str, str, int], Probe] = {}
     scores = []
     pairs = [(site, position) for site in stage.sites for position in stage.positions]
     for site, position in cli.progress(pairs, f"{what} (probes)", unit="site"):
         files = activation_files(options.clean, "clean", site, position)
         rows = {split: files.rows_of(part["shard"], part["clean_row"]) for split, part in splits.items()}
         for layer, (fit, split_scores) in enumerate(fit_layers(files, rows, truthful, stage.probe, options.jobs)):
-            arrays |= {f"{site}/{position}/{layer}/{name}": array for name, array in fit.probe.arrays().items()}
+            probes[site, position, layer] = fit.probe
             scores += [{**samples.constants, "site": site, "position": position, **score} for score in split_scores]
 
     unfinished = sum(not score["converged"] for score in scores if score["split"] == "train")
@@ -45,8 +40,7 @@ def main(options: argparse.Namespace) -> None:
             "%d of %d probes did not converge; raise probe.max_iterations", unfinished, len(scores) // len(splits)
         )
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=samples.provenance)
-    with whole(options.out) as temporary:
-        save_file(arrays, temporary, {"deltap": json.dumps({"provenance": made_by}, sort_keys=True)})
+    write_probes(options.out, probes, {"provenance": made_by})
     write_table(options.scores, scores, PROBES, {"provenance": made_by})
 
 

@@ -54,6 +54,7 @@ def test_the_answer_follows_the_thought():
     ids = TOKENIZER.encode("<think> Rome or Paris? </think>\n\nParis")
     answer = read_answer(TOKENIZER, CONTEXT, ids, truncated=False, thinking=True)
     assert answer.text == "Paris"
+    assert answer.thought == "<think> Rome or Paris? </think>"
     assert answer.ids == ids
     tokens = tokens_of_span(Span(0, 5), answer.offsets)
     assert TOKENIZER.decode([ids[token] for token in tokens]).strip() == "Paris"

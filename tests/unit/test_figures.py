@@ -397,7 +397,7 @@ def test_selection_keeps_one_site_position_grouping_and_extractor():
     [
         ({"models": ["qwen3-8B"]}, "model 'qwen3-8B'; did you mean 'qwen3-8b'"),
         ({"datasets": ["trivia"]}, "dataset 'trivia'; did you mean 'triviaqa'"),
-        ({"extractor": "rules"}, r"extractor 'rules' \(valid: auto\)"),
+        ({"entry": FigureEntry(extractor="rules")}, r"extractor 'rules' \(valid: auto\)"),
         ({"entry": FigureEntry(site="resid")}, r"site 'resid' \(valid: attn\)"),
     ],
 )
@@ -410,7 +410,7 @@ def test_several_extractors_need_a_choice():
     table = summary([row(extractor="auto"), row(extractor="rules")])
     with pytest.raises(DeltapError, match=r"several values of extractor \(auto, rules\)"):
         select(table, FigureEntry())
-    assert select(table, FigureEntry(), extractor="rules").num_rows == 1
+    assert select(table, FigureEntry(extractor="rules")).num_rows == 1
 
 
 def test_tables_are_read_together_with_their_labels(tmp_path):

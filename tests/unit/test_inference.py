@@ -82,10 +82,9 @@ def test_the_cut_is_the_exact_question_in_its_own_place(inference, tokenizer):
     _, rows = job.chunk(job.prepare(questions(["What is the capital of Japan?"]).to_pylist()), ignore)
     row = rows[0]  # the same words stand in an example of the prompt
     ids = job.prompter(row["question"]).ids
-    assert [tokenizer.decode([ids[token]]) for token in row["exact_question_tokens"]] == row[
-        "exact_question_token_text"
-    ]
-    assert "".join(row["exact_question_token_text"]).split() == ["capital", "Japan"]
+    cut = [tokenizer.decode([ids[token]]) for token in row["exact_question_tokens"]]
+    assert cut == row["exact_question_token_text"]
+    assert "".join(row["exact_question_token_text"]).replace(" ", "") == "capitalJapan"
     assert min(row["exact_question_tokens"]) >= len(job.prompter.prefix_ids)
 
 

@@ -16,6 +16,7 @@ from deltap.models.load import end_ids, load
 from deltap.models.prompts import Prompter
 from deltap.settings import ModelSettings, PromptSettings
 
+SITES = ("attn", "mlp", "resid")
 SETTINGS = ModelSettings(kind="base", dtype="float32", device="cpu")
 
 
@@ -31,14 +32,14 @@ def directory(saved, tmp_path):
 
 def test_a_saved_model_loads_and_passes_the_check(saved):
     tokenizer, engine = load(saved, SETTINGS)
-    check_model(engine, Prompter(tokenizer, "base", PromptSettings()))
+    check_model(engine, Prompter(tokenizer, "base", PromptSettings()), SITES)
     assert engine.layers == 4
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 @pytest.mark.parametrize("kind", ["base", "chat"])
 def test_every_family_passes_the_check(tokenizer, family, kind):
-    check_model(Engine(tiny.model(family), 4096), Prompter(tokenizer, kind, PromptSettings()))
+    check_model(Engine(tiny.model(family), 4096), Prompter(tokenizer, kind, PromptSettings()), SITES)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +96,19 @@ def test_a_device_that_is_not_there_is_refused(saved):
 def test_a_model_that_ignores_the_mask_fails_the_check(tokenizer):
     model = tiny.model("llama")
     model.set_attn_implementation("sdpa")  # as an architecture with an attention function of its own would
-    with pytest.raises(DeltapError, match="cutting attention changes nothing"):
-        check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()))
+    with pytest.raises(DeltapError, match="attention was not cut in layers 0, 1, 2, 3"):
+        check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()), SITES)
+
+
+def test_a_model_in_which_one_layer_ignores_the_cut_fails_the_check(tokenizer):
+    from copy import copy
+
+    model = tiny.model("llama")
+    attention = model.model.layers[2].self_attn
+    attention.config = copy(attention.config)
+    attention.config._attn_implementation = "sdpa"
+    with pytest.raises(DeltapError, match="attention was not cut in layers 2;"):
+        check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()), SITES)
 
 
 def test_a_model_that_looks_ahead_fails_the_check(tokenizer):
@@ -105,7 +117,7 @@ def test_a_model_that_looks_ahead_fails_the_check(tokenizer):
     inner = layer.forward
     layer.forward = lambda x: inner(x) + x.mean(dim=1, keepdim=True)
     with pytest.raises(DeltapError, match="before the cut"):
-        check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()))
+        check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()), SITES)
 
 
 def test_looped_layers_are_refused():

@@ -11,6 +11,9 @@ import yaml
 from running import ROOT, changed, planned, snakemake
 
 
+pytestmark = pytest.mark.xdist_group("workflow")  # one run serves both files
+
+
 @pytest.fixture
 def folder(configfile):
     return configfile.parent
@@ -52,7 +55,7 @@ def test_a_users_configuration_runs_the_users_models_only(folder, configfile):
 
 
 def test_shards_and_anchors_follow_the_configuration(folder, configfile):
-    other = changed(configfile, run="other", inference={"shards": 3, "sites": ["mlp"]}, anchors=["q_anchored"])
+    other = changed(configfile, run="other", inference={"shards": 3}, anchors=["q_anchored"])
     jobs = planned(snakemake(folder, other, "-n").stdout)
     assert jobs["inference"] == 2 * 2 * 3
     assert jobs["delta_p"] == 2 * 2

@@ -14,6 +14,7 @@ from deltap.figures.summary import read_labels
 from deltap.settings import FigureEntry
 from deltap.tables import ANCHORS, DELTA_P, LABELS, PROBES, SUMMARY, read_metadata, read_table
 
+pytestmark = pytest.mark.xdist_group("workflow")  # one run serves both files
 LAYERS, SITES = 4, ("attn", "resid")
 SERIES = [(model, dataset) for model in ("tiny-base", "tiny-chat") for dataset in ("capitals", "rulers")]
 

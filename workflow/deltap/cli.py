@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import faulthandler
+import io
 import json
 import logging
 import os
@@ -60,15 +61,20 @@ def settings(kind: type[Settings], text: str) -> Settings:
 
 def progress(items: Iterable[Item], description: str, total: int | None = None, unit: str = "it") -> "tqdm[Item]":
     """Return ``items`` with a progress bar on standard error; off the terminal it prints a line every 10 seconds."""
-    terminal = sys.stderr.isatty()
-    return tqdm(
-        items,
-        desc=description,
-        total=total,
-        unit=unit,
-        mininterval=0.2 if terminal else 10,
-        dynamic_ncols=True,
-    )
+    if sys.stderr.isatty():
+        return tqdm(items, desc=description, total=total, unit=unit, dynamic_ncols=True)
+    return tqdm(items, desc=description, total=total, unit=unit, mininterval=10, ncols=100, file=_Lines())
+
+
+class _Lines(io.TextIOBase):
+    """Standard error, on which a progress bar that is drawn again begins a new line."""
+
+    def write(self, text: str) -> int:
+        line = text.strip("\r\n")
+        return sys.stderr.write(line + "\n") if line else 0
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def counts(names: Iterable[str]) -> str:

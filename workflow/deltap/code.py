@@ -1,8 +1,9 @@
 """The digest of the code that a script depends on, so that a change of it reruns the script's rule and no other.
 
 Digested are syntax trees without docstrings: a changed comment, docstring or layout changes nothing. Of a module only
-those definitions count that the script reaches, so that a new option of figures does not repeat days of inference.
-Nothing is imported, so this is cheap enough for every start of Snakemake.
+those definitions count that the script reaches, so that a new option of figures does not repeat days of inference; the
+frame (log, arguments, provenance) does not count at all. Nothing is imported, so this is cheap enough for every start
+of Snakemake.
 """
 
 import ast
@@ -14,6 +15,8 @@ from deltap.files import digest
 
 PACKAGE = Path(__file__).parent
 _EVERYTHING = "*"
+# The frame that every script stands in; it decides no number.
+_FRAME = {"deltap", "deltap.cli", "deltap.code", "deltap.errors", "deltap.provenance"}
 
 Symbol = tuple[str, str]
 """A module of the package, such as ``deltap.files``, and a name that it defines."""
@@ -27,7 +30,7 @@ def code_digest(script: str | Path) -> str:
     seen: set[Symbol] = set()
     while waiting:
         symbol = waiting.pop()
-        if symbol not in seen:
+        if symbol not in seen and symbol[0] not in _FRAME:
             seen.add(symbol)
             definitions, imports = _module(symbol[0])
             # What stands outside of every definition runs with the import.

@@ -17,13 +17,14 @@ import torch
 from deltap.errors import DeltapError
 from deltap.exact.answer import exact_answer
 from deltap.exact.question import Found, exact_question
-from deltap.exact.spans import Span, tokens_of_span
+from deltap.exact.spans import Span, occurrences, tokens_of_span
 from deltap.models.answers import Answer, read_answer
 from deltap.models.engine import Engine
 from deltap.models.prompts import Prompt, Prompter
 from deltap.settings import InferenceStage
 from deltap.store import Store, read_rows, read_tensor
 from deltap.tensors import write_activations
+from deltap.text import normalise
 
 logger = logging.getLogger("deltap")
 
@@ -54,6 +55,8 @@ class Inference:
         self.prompter = prompter
         self.ends = ends
         self.stage = stage
+        shown = stage.prompt.examples if stage.entry.kind == "base" else ()
+        self.examples = {normalise(example.question) for example in shown}
 
     def prepare(self, questions: Sequence[Question]) -> list[Sample]:
         """Render the prompts, find the exact question tokens, and check what can be checked before any work.
@@ -110,7 +113,7 @@ class Inference:
                 progress=progress,
             )
             progress(len(samples) - len(chosen))
-            nothing = torch.empty(self.engine.layers, 0, len(positions), self.engine.hidden)
+            nothing = torch.empty(self.engine.layers, 0, len(positions), self.engine.hidden, dtype=self.engine.dtype)
             for site in sites:
                 states = activations.get(site, nothing)
                 self._refuse_bad_numbers(
@@ -133,6 +136,7 @@ class Inference:
         question, prompt_tokens = sample.question, len(sample.prompt.ids)
         span = exact_answer(answer.text, question["question"]) if answer.text else None
         tokens = tokens_of_span(span, answer.offsets) if span else []
+        spans = sample.found.spans if sample.found else ()
         cut_ids = [sample.prompt.ids[position] for position in sample.cut]
         return {
             "model": self.stage.model,
@@ -151,11 +155,15 @@ class Inference:
             "exact_question_source": sample.found.source if sample.found else None,
             "exact_question_tokens": sample.cut,
             "exact_question_token_text": self.tokenizer.batch_decode([[token] for token in cut_ids]),
+            "repeated_in_thought": sum(
+                len(occurrences(text, answer.thought))
+                for text in {item.text_in(question["question"]) for item in spans}
+            ),
             "exact_answer": _span(span, answer.text) if span else None,
             "exact_answer_source": "rules" if span else None,
             "exact_answer_tokens": [prompt_tokens + token for token in tokens],
             "exact_answer_token_text": self.tokenizer.batch_decode([[answer.ids[token]] for token in tokens]),
-            "exclusion": _exclusion(sample, answer, span),
+            "exclusion": _exclusion(sample, answer, span, self.examples),
             "clean_row": None,
             "knockout_row": None,
         }
@@ -169,8 +177,10 @@ def _span(span: Span, text: str) -> dict[str, Any]:
     return {"start": span.start, "end": span.end, "text": span.text_in(text)}
 
 
-def _exclusion(sample: Sample, answer: Answer, span: Span | None) -> str | None:
+def _exclusion(sample: Sample, answer: Answer, span: Span | None, examples: set[str]) -> str | None:
     """Return why a sample has no activations, or None."""
+    if normalise(sample.question["question"]) in examples:
+        return "few_shot_example"
     if not sample.cut:
         return "no_exact_question"
     if sample.cut[0] == 0:

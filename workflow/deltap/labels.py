@@ -9,15 +9,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import pyarrow as pa
 
 from deltap.refusals import refuses
-from deltap.settings import LabelSettings
+from deltap.settings import LabelSettings, Match
 from deltap.text import contains, normalise
 
-Match = Literal["exact_answer", "containment", "exact"]
 MATCHES: tuple[Match, ...] = get_args(Match)
 TRUTHFUL, HALLUCINATED, ABSTAINED = LABEL_NAMES = ("truthful", "hallucinated", "abstained")
 

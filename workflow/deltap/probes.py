@@ -1,12 +1,18 @@
 """Probes: classifiers that read from one activation whether the answer is truthful."""
 
+import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
 from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.neural_network import MLPClassifier
@@ -15,6 +21,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from threadpoolctl import threadpool_limits
 
 from deltap.errors import DeltapError
+from deltap.files import whole
 from deltap.settings import SPLITS, ProbeSettings
 
 if TYPE_CHECKING:  # so that the processes that fit do not load torch
@@ -91,7 +98,9 @@ def fit(x: np.ndarray, truthful: np.ndarray, regularisation: float, settings: Pr
 
 def _fit_logistic(x: np.ndarray, y: np.ndarray, inverse_strength: float, settings: ProbeSettings) -> Fit:
     model = LogisticRegression(C=inverse_strength, class_weight="balanced", max_iter=settings.max_iterations)
-    model.fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the fit says itself whether it converged
+        model.fit(x, y)
     probe = Probe((model.coef_.T.astype(np.float64),), (model.intercept_.astype(np.float64),))
     return Fit(probe, inverse_strength, bool(model.n_iter_[0] < settings.max_iterations))
 
@@ -103,7 +112,9 @@ def _fit_mlp(x: np.ndarray, y: np.ndarray, weight_decay: float, settings: ProbeS
         max_iter=settings.max_iterations,
         random_state=settings.seed,
     )
-    model.fit(x, y, sample_weight=compute_sample_weight("balanced", y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(x, y, sample_weight=compute_sample_weight("balanced", y))
     probe = Probe(tuple(model.coefs_), tuple(model.intercepts_))
     return Fit(probe, weight_decay, bool(model.n_iter_ < settings.max_iterations))
 
@@ -160,7 +171,7 @@ def _fit_layer(
 def _score(found: Fit, x: np.ndarray, truthful: np.ndarray, layer: int, split: str) -> dict[str, Any]:
     probability = found.probe.probability(x)
     both = 0 < truthful.sum() < len(truthful)
-    balanced = compute_sample_weight("balanced", truthful)
+    balanced = compute_sample_weight("balanced", truthful) if both else None
     return {
         "layer": layer,
         "split": split,
@@ -174,6 +185,30 @@ def _score(found: Fit, x: np.ndarray, truthful: np.ndarray, layer: int, split: s
         "regularisation": found.regularisation,
         "converged": found.converged,
     }
+
+
+def write_probes(path: Path, probes: dict[tuple[str, str, int], Probe], metadata: dict[str, Any]) -> None:
+    """Write probes by (site, position, layer) as a whole safetensors file, with ``metadata`` as JSON."""
+    arrays = {
+        f"{site}/{position}/{layer}/{name}": np.ascontiguousarray(array)
+        for (site, position, layer), probe in probes.items()
+        for name, array in probe.arrays().items()
+    }
+    with whole(path) as temporary:
+        save_file(arrays, temporary, {"deltap": json.dumps(metadata, sort_keys=True)})
+
+
+def read_probes(path: Path) -> dict[tuple[str, str, int], Probe]:
+    """Return the probes that `write_probes` wrote; raise DeltapError if the file cannot be read."""
+    try:
+        arrays = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise DeltapError(f"{path}: damaged probes ({error}); delete the file and run snakemake again") from None
+    found: dict[tuple[str, str, int], Arrays] = {}
+    for key, array in arrays.items():
+        site, position, layer, name = key.split("/")
+        found.setdefault((site, position, int(layer)), {})[name] = array
+    return {key: Probe.from_arrays(named) for key, named in found.items()}
 
 
 def reference_layer(layers: Sequence[int], aurocs: Sequence[float]) -> int:

@@ -11,7 +11,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from deltap.errors import DeltapError, nearest
-from deltap.models.directory import MANIFEST, check_model_directory
+from deltap.figures.variants import figure_variants
+from deltap.models.directory import MANIFEST, check_model_directory, model_files
 from deltap.questions.source import check_file
 from deltap.settings import (
     DatasetEntry,
@@ -82,14 +83,18 @@ class Run:
             return Path(source.path)
         return Path(self.settings.paths.models) / self.source_slug(model)
 
-    def model_marker(self, model: str) -> Path:
-        """Return the file that exists once the model's directory is complete."""
-        return self.model_directory(model) / ("config.json" if self.models[model].source.path else MANIFEST)
+    def model_inputs(self, model: str) -> list[Path]:
+        """Return the files whose change means another model: its own, or the manifest of a fetched one."""
+        directory = self.model_directory(model)
+        return model_files(directory) if self.models[model].source.path else [directory / MANIFEST]
 
     def source_slug(self, model: str) -> str:
         """Return the name of the directory that a fetched model's source is kept in."""
         source = self.models[model].source
-        name = source.wheel.replace("==", "-") if source.wheel else f"{source.hub}@{source.revision or 'main'}"
+        if source.wheel and source.sha256:
+            name = f"{source.wheel.replace('==', '-')}-{source.sha256[:8]}"
+        else:
+            name = f"{source.hub}@{source.revision or 'main'}"
         return name.replace("/", "--")
 
     def prompt(self, model: str) -> PromptSettings:
@@ -98,12 +103,11 @@ class Run:
 
     def questions_stage(self, dataset: str) -> QuestionsStage:
         """Return what the questions of ``dataset`` depend on."""
-        examples = {example: None for model in self.models for example in self.prompt(model).examples}
         return QuestionsStage(
             dataset=dataset,
             entry=_part(self.datasets[dataset], DatasetSource),
             questions=self.settings.questions,
-            examples=tuple(examples),
+            examples=self.settings.prompt.examples,
         )
 
     def inference_stage(self, model: str, dataset: str, extractor: str) -> InferenceStage:
@@ -116,6 +120,22 @@ class Run:
             prompt=self.prompt(model),
             inference=_part(self.settings.inference, InferenceSettings),
         )
+
+    def figure_variants(self) -> dict[str, FigureEntry]:
+        """Return the files' stems of all configured figures, and what each shows."""
+        settings = self.settings
+        return {
+            stem: entry
+            for name, figure in self.figures.items()
+            for stem, entry in figure_variants(
+                name,
+                figure,
+                settings.inference.sites,
+                settings.inference.positions,
+                settings.groupings,
+                settings.extractors,
+            ).items()
+        }
 
     def labels_stage(self) -> LabelsStage:
         """Return what labels depend on."""

@@ -19,6 +19,7 @@ Position = Literal["last", "exact_answer_last", "before_exact_answer"]
 Anchor = Literal["q_anchored", "a_anchored"]
 Grouping = Literal["per_layer", "reference"]
 Extractor = Literal["auto", "fields", "rules"]
+Match = Literal["exact_answer", "containment", "exact"]
 ANCHORS: tuple[Anchor, ...] = ("q_anchored", "a_anchored")
 GROUPINGS: tuple[Grouping, ...] = ("per_layer", "reference")
 ReferenceClass = Literal["predicted", "predicted_at_reference", "truthful", "gold"]
@@ -96,7 +97,7 @@ class PromptSettings(Section):
 class LabelSettings(Section):
     """When an answer counts as truthful."""
 
-    match: Literal["exact_answer", "containment", "exact"] = "exact_answer"
+    match: Match = "exact_answer"
     """``exact_answer``: a gold answer equals the exact answer or stands in it on word boundaries; ``containment``:
     it stands anywhere in the answer; ``exact``: it equals the whole answer."""
 
@@ -246,6 +247,7 @@ class DatasetEntry(DatasetSource):
 class FigureEntry(Section):
     """A figure of ΔP against layer. Null means every configured one, each in a file of its own."""
 
+    extractor: Extractor | None = None
     site: Site | None = "attn"
     position: Position | None = "exact_answer_last"
     grouping: Grouping | None = "per_layer"
@@ -272,14 +274,14 @@ class RunSettings(Section):
 
     run: Name
     """Results go to ``<results>/<run>/``."""
-    models: tuple[str, ...] = Field(min_length=1)
-    datasets: tuple[str, ...] = Field(min_length=1)
+    models: tuple[Name, ...] = Field(min_length=1)
+    datasets: tuple[Name, ...] = Field(min_length=1)
     extractors: tuple[Extractor, ...] = Field(("auto",), min_length=1)
     """Who finds the exact tokens. ``auto``: the data set's fields where it has them, else rules."""
     anchors: tuple[Anchor, ...] = Field(ANCHORS, min_length=1)
     groupings: tuple[Grouping, ...] = Field(GROUPINGS, min_length=1)
     reference_class: ReferenceClass = "predicted"
-    figures: tuple[str, ...] = ("delta_p", "delta_p_all")
+    figures: tuple[Name, ...] = ("delta_p", "delta_p_all")
     formats: tuple[Literal["png", "pdf", "svg"], ...] = Field(("png", "pdf", "svg"), min_length=1)
     """File formats of every figure."""
     questions: QuestionSettings = QuestionSettings()
@@ -305,7 +307,7 @@ class QuestionsStage(Section):
     entry: DatasetSource
     questions: QuestionSettings
     examples: tuple[Example, ...]
-    """Few-shot examples of the run's models; questions that equal one are left out."""
+    """The run's few-shot examples; questions that equal one are left out."""
 
 
 class InferenceStage(Section):

@@ -59,6 +59,7 @@ ANSWERS = _schema(
     exact_question_source=_string,  # who found it
     exact_question_tokens=pa.list_(_int),  # positions in prompt + answer
     exact_question_token_text=pa.list_(_string),  # byte-level tokens may hold more than the span
+    repeated_in_thought=_int,  # how often the thought says parts of E_Q again; those places are not cut
     exact_answer=SPAN,  # E_A, offsets in ``answer``
     exact_answer_source=_string,
     exact_answer_tokens=pa.list_(_int),
@@ -152,16 +153,6 @@ SUMMARY = _schema(
     ci_low=_float,  # null where n < 2
     ci_high=_float,
 )
-
-SCHEMAS = {
-    "questions": QUESTIONS,
-    "answers": ANSWERS,
-    "labels": LABELS,
-    "probes": PROBES,
-    "anchors": ANCHORS,
-    "delta_p": DELTA_P,
-    "summary": SUMMARY,
-}
 
 
 def write_table(path: str | Path, rows: pa.Table | Iterable[dict[str, Any]], schema: pa.Schema, metadata: dict) -> None:

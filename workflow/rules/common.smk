@@ -21,8 +21,9 @@ def every_series(pattern, **more):
 def activations(name):
     """Return the activation files of a pass for each shard, site and position of one series."""
     return expand(
-        f"{RESULTS}/inference/{{{{model}}}}/{{{{dataset}}}}/{{{{extractor}}}}/{{shard}}/{name}.{{site}}.{{position}}.safetensors",
+        f"{RESULTS}/inference/{SERIES}/{{shard}}/{name}.{{site}}.{{position}}.safetensors",
         shard=range(SETTINGS.inference.shards),
         site=SETTINGS.inference.sites,
         position=SETTINGS.inference.positions,
+        allow_missing=True,
     )

@@ -1,27 +1,21 @@
 # Figures, drawn from the summary alone.
 
 
-FIGURES = {
-    stem: entry
-    for name, figure in RUN.figures.items()
-    for stem, entry in figure_variants(
-        name, figure, SETTINGS.inference.sites, SETTINGS.inference.positions, SETTINGS.groupings
-    ).items()
-}
-
-
 rule figure:
     input:
         rules.summarise.output.parquet,
     output:
-        expand(f"{RESULTS}/figures/{{{{figure}}}}.{{format}}", format=SETTINGS.formats),
+        expand(f"{RESULTS}/figures/{{figure}}.{{format}}", format=SETTINGS.formats, allow_missing=True),
     log:
         f"{RESULTS}/logs/figures/{{figure}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/figures/{{figure}}.tsv"
     params:
         settings=lambda wildcards: as_json(FIGURES[wildcards.figure]),
         code=code("plot_delta_p"),
+        anchors=SETTINGS.anchors,
     wildcard_constraints:
-        figure="|".join(FIGURES),
+        figure="|".join(FIGURES) or "none",
     resources:
         mem_mb=2000,
         runtime=10,
@@ -31,7 +25,8 @@ rule figure:
     message:
         "Drawing {wildcards.figure}"
     shell:
-        "python {SCRIPTS}/plot_delta_p.py --table {input:q} --settings {params.settings:q} --out {output:q} --log {log:q}"
+        "python {SCRIPTS:q}/plot_delta_p.py --table {input:q} --settings {params.settings:q} --anchors {params.anchors}"
+        " --out {output:q} --log {log:q}"
 
 
 rule figures:

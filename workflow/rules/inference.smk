@@ -4,16 +4,15 @@
 rule inference:
     input:
         questions=rules.questions.output,
-        model=lambda wildcards: RUN.model_marker(wildcards.model),
+        model=lambda wildcards: RUN.model_inputs(wildcards.model),
     output:
         answers=f"{RESULTS}/inference/{SERIES}/{{shard}}/answers.parquet",
         activations=expand(
-            f"{RESULTS}/inference/{SERIES}/{{{{shard}}}}/{{name}}.{{site}}.{{position}}.safetensors".replace(
-                SERIES, "{{model}}/{{dataset}}/{{extractor}}"
-            ),
+            f"{RESULTS}/inference/{SERIES}/{{shard}}/{{name}}.{{site}}.{{position}}.safetensors",
             name=("clean", "knockout"),
             site=SETTINGS.inference.sites,
             position=SETTINGS.inference.positions,
+            allow_missing=True,
         ),
     log:
         f"{RESULTS}/logs/inference/{SERIES}/{{shard}}.log",
@@ -24,7 +23,6 @@ rule inference:
             RUN.inference_stage(wildcards.model, wildcards.dataset, wildcards.extractor)
         ),
         model=lambda wildcards: RUN.model_directory(wildcards.model),
-        store=f"{SETTINGS.paths.work}/chunks",
         out=lambda wildcards, output: Path(output.answers).parent,
         code=code("inference"),
     threads: lambda wildcards: RUN.models[wildcards.model].threads
@@ -37,5 +35,5 @@ rule inference:
     message:
         "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard})"
     shell:
-        "python {SCRIPTS}/inference.py --settings {params.settings:q} --questions {input.questions:q}"
-        " --model {params.model:q} --shard {wildcards.shard} --store {params.store:q} --out {params.out:q} --log {log:q}"
+        "python {SCRIPTS:q}/inference.py --settings {params.settings:q} --questions {input.questions:q}"
+        " --model {params.model:q} --shard {wildcards.shard} --store {STORE:q} --out {params.out:q} --log {log:q}"

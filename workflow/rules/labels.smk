@@ -4,8 +4,9 @@
 rule labels:
     input:
         expand(
-            f"{RESULTS}/inference/{{{{model}}}}/{{{{dataset}}}}/{{{{extractor}}}}/{{shard}}/answers.parquet",
+            f"{RESULTS}/inference/{SERIES}/{{shard}}/answers.parquet",
             shard=range(SETTINGS.inference.shards),
+            allow_missing=True,
         ),
     output:
         f"{RESULTS}/labels/{SERIES}.parquet",
@@ -26,4 +27,4 @@ rule labels:
     message:
         "Labelling the answers of {wildcards.model} to {wildcards.dataset}"
     shell:
-        "python {SCRIPTS}/labels.py --settings {params.settings:q} --answers {input:q} --out {output:q} --log {log:q}"
+        "python {SCRIPTS:q}/labels.py --settings {params.settings:q} --answers {input:q} --out {output:q} --log {log:q}"

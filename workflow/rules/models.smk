@@ -9,6 +9,9 @@ rule fetch_model:
         f"{SETTINGS.paths.models}/{{source}}/manifest.json",
     log:
         f"{RESULTS}/logs/fetch_model/{{source}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/fetch_model/{{source}}.tsv"
+    # No digest of code: weights are not fetched again because a line of the script changed.
     params:
         settings=lambda wildcards: SOURCES[wildcards.source].model_dump_json(),
         directory=lambda wildcards, output: Path(output[0]).parent,
@@ -20,7 +23,7 @@ rule fetch_model:
     message:
         "Fetching the model {wildcards.source}"
     shell:
-        "python {SCRIPTS}/fetch_model.py --settings {params.settings:q} --out {params.directory:q} --log {log:q}"
+        "python {SCRIPTS:q}/fetch_model.py --settings {params.settings:q} --out {params.directory:q} --log {log:q}"
 
 
 rule download:

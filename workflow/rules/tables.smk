@@ -16,6 +16,8 @@ rule merge:
         f"{RESULTS}/{{table}}.parquet",
     log:
         f"{RESULTS}/logs/merge/{{table}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/merge/{{table}}.tsv"
     params:
         metadata=json.dumps({"labels": RUN.labels(), "anchors": SETTINGS.anchors}, ensure_ascii=False),
         code=code("merge"),
@@ -30,7 +32,7 @@ rule merge:
     message:
         "Merging the table {wildcards.table}"
     shell:
-        "python {SCRIPTS}/merge.py --table {wildcards.table} --parts {input:q} --metadata {params.metadata:q}"
+        "python {SCRIPTS:q}/merge.py --table {wildcards.table} --parts {input:q} --metadata {params.metadata:q}"
         " --out {output:q} --log {log:q}"
 
 
@@ -42,6 +44,8 @@ rule summarise:
         csv=f"{RESULTS}/delta_p_summary.csv",
     log:
         f"{RESULTS}/logs/summarise.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/summarise.tsv"
     params:
         settings=as_json(SETTINGS.bootstrap),
         code=code("summarise"),
@@ -53,7 +57,7 @@ rule summarise:
     message:
         "Means and intervals of ΔP"
     shell:
-        "python {SCRIPTS}/summarise.py --table {input:q} --settings {params.settings:q} --out {output.parquet:q}"
+        "python {SCRIPTS:q}/summarise.py --table {input:q} --settings {params.settings:q} --out {output.parquet:q}"
         " --csv {output.csv:q} --log {log:q}"
 
 

@@ -6,8 +6,7 @@ from typing import Literal
 from deltap.exact.question_fields import spans_by_fields
 from deltap.exact.question_rules import spans_by_rules
 from deltap.exact.spans import Span
-
-Extractor = Literal["auto", "fields", "rules"]
+from deltap.settings import Extractor
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,6 @@ def read_labels(paths: Sequence[str | Path]) -> Labels:
 def select(
     summary: pa.Table,
     entry: FigureEntry,
-    extractor: str | None = None,
     models: Sequence[str] | None = None,
     datasets: Sequence[str] | None = None,
 ) -> pa.Table:
@@ -63,7 +62,7 @@ def select(
         if chosen is not None:
             summary = _keep(summary, column, chosen)
     for column, value in {
-        "extractor": extractor,
+        "extractor": entry.extractor,
         "site": entry.site,
         "position": entry.position,
         "grouping": entry.grouping,

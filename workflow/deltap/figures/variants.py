@@ -8,24 +8,33 @@ from deltap.settings import FigureEntry
 
 
 def figure_variants(
-    name: str, entry: FigureEntry, sites: Iterable[str], positions: Iterable[str], groupings: Iterable[str]
+    name: str,
+    entry: FigureEntry,
+    sites: Iterable[str],
+    positions: Iterable[str],
+    groupings: Iterable[str],
+    extractors: Iterable[str],
 ) -> dict[str, FigureEntry]:
-    """Return file stem → entry with one site, one position and one grouping, for what a run measures.
+    """Return file stem → entry with one site, position, grouping and extractor, for what a run measures.
 
-    A figure that names all three is the one file ``<name>``. Where it leaves any of them null, there is a
-    file ``<name>_<grouping>_<site>_<position>`` for each combination of what the run has.
+    A figure for which only one combination is left is the one file ``<name>``. Else there is a file
+    ``<name>_<grouping>_<site>_<position>`` for each combination of what the run has, with ``_<extractor>`` at
+    the end where the run has several.
 
     Raises DeltapError when the figure names something that the run does not measure.
     """
-    grouping = _choices(name, "grouping", entry.grouping, groupings)
-    site = _choices(name, "site", entry.site, sites)
-    position = _choices(name, "position", entry.position, positions)
-    if None not in (entry.grouping, entry.site, entry.position):
-        return {name: entry}
-    return {
-        f"{name}_{g}_{s}_{p}": entry.model_copy(update={"grouping": g, "site": s, "position": p})
-        for g, s, p in product(grouping, site, position)
-    }
+    extractors = list(extractors)
+    keys = ("grouping", "site", "position", "extractor")
+    measured = (groupings, sites, positions, extractors)
+    choices = [_choices(name, key, getattr(entry, key), found) for key, found in zip(keys, measured, strict=True)]
+    named = None not in (entry.grouping, entry.site, entry.position)
+    variants = {}
+    for combination in product(*choices):
+        parts = [] if named else list(combination[:3])
+        if len(extractors) > 1 and entry.extractor is None:
+            parts.append(combination[3])
+        variants["_".join([name, *parts])] = entry.model_copy(update=dict(zip(keys, combination, strict=True)))
+    return variants
 
 
 def _choices(name: str, key: str, chosen: str | None, measured: Iterable[str]) -> list[str]:

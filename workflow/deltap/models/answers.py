@@ -19,6 +19,8 @@ class Answer:
     """Characters of the text for each id; empty (equal numbers) for ids before the text, or with white space only."""
     truncated: bool
     """The model was cut off before it ended."""
+    thought: str = ""
+    """With thinking on, what the model wrote before its answer."""
 
 
 def read_answer(tokenizer: Any, prompt_ids: list[int], ids: list[int], truncated: bool, thinking: bool) -> Answer:
@@ -29,12 +31,13 @@ def read_answer(tokenizer: Any, prompt_ids: list[int], ids: list[int], truncated
         start = raw.rindex(_END_OF_THOUGHT) + len(_END_OF_THOUGHT)
     elif thinking:
         start = len(raw)  # the thought never ended
+    thought = raw[:start]
     text = raw[start:].strip()
     start += len(raw[start:]) - len(raw[start:].lstrip()) if text else 0
     inside = [(max(0, s - start), min(len(text), e - start)) for s, e in offsets]
     inside = [(s, e) if s < e else (max(0, min(s, len(text))),) * 2 for s, e in inside]
     kept = max((index + 1 for index, (s, e) in enumerate(inside) if s < e), default=0)
-    return Answer(text, ids[:kept], inside[:kept], truncated)
+    return Answer(text, ids[:kept], inside[:kept], truncated, thought)
 
 
 def decode(tokenizer: Any, context: list[int], ids: list[int]) -> tuple[str, list[tuple[int, int]]]:

@@ -1,6 +1,5 @@
 """Model directories on disk: what they must hold, and which model it is."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -11,8 +10,7 @@ MANIFEST = "manifest.json"
 """Written last into a fetched model's directory: source, revision and files."""
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
-_SMALL = 16 * 2**20
-_SAMPLES, _SAMPLE = 64, 2**16
+_KINDS = {".json", ".jinja", ".model", ".txt", ".safetensors"}
 
 
 def check_model_directory(directory: Path) -> None:
@@ -40,24 +38,25 @@ def check_model_directory(directory: Path) -> None:
             raise DeltapError(f"{directory}: weights are incomplete, missing {', '.join(missing)}")
 
 
+def model_files(directory: Path) -> list[Path]:
+    """Return the files of a model directory that decide what the model is."""
+    return sorted(path for path in directory.iterdir() if path.suffix in _KINDS and path.name != MANIFEST)
+
+
 def revision(directory: Path) -> str:
     """Return a digest of a model directory: the same model gives the same text, wherever it lies.
 
-    Small files count whole. Of weights, the size and 64 blocks spread over the file count, because reading 65 GB to
-    name a model would take minutes.
+    Checksums come from the manifest where there is one (raises DeltapError if a file's size is not that of the
+    manifest), else they are computed, which takes about as long as reading the files.
     """
-    parts = {}
-    for path in sorted(directory.iterdir()):
-        if path.suffix in {".json", ".jinja", ".model", ".txt", ".safetensors"} and path.name != MANIFEST:
-            parts[path.name] = file_sha256(path) if path.stat().st_size <= _SMALL else _sampled(path)
-    return digest(parts)
-
-
-def _sampled(path: Path) -> str:
-    size = path.stat().st_size
-    seen = hashlib.sha256(str(size).encode())
-    with path.open("rb") as stream:
-        for index in range(_SAMPLES):
-            stream.seek((size - _SAMPLE) * index // (_SAMPLES - 1))
-            seen.update(stream.read(_SAMPLE))
-    return seen.hexdigest()
+    known = {}
+    if (directory / MANIFEST).is_file():
+        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        known = {file["name"]: file for file in manifest["files"]}
+    checksums = {}
+    for path in model_files(directory):
+        file = known.get(path.name)
+        if file and file["size"] != path.stat().st_size:
+            raise DeltapError(f"{path}: changed since it was fetched; delete {directory} and run 'snakemake download'")
+        checksums[path.name] = file["sha256"] if file else file_sha256(path)
+    return digest(checksums)

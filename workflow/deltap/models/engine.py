@@ -44,6 +44,11 @@ class Engine:
         return self._config.hidden_size
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Of the activations."""
+        return self.model.dtype  # type: ignore[return-value]
+
+    @property
     def max_positions(self) -> int | None:
         """The longest sequence that the model takes, where its configuration says so."""
         return getattr(self._config, "max_position_embeddings", None)
@@ -181,9 +186,19 @@ class Engine:
         modules = site_modules(self.model, sites)
         with knockout(edges), capture(modules, where) as activations:
             self._backbone(ids, self._cache(shared, len(sequences)))
+        if edges is not None:
+            self._refuse_partial(edges)
         return {
             site: torch.stack([activations[site, layer].to("cpu") for layer in range(self.layers)]) for site in sites
         }
+
+    def _refuse_partial(self, edges: Edges) -> None:
+        missing = sorted({layer for layer in range(self.layers) if edges.cut_in(layer)} - edges.applied)
+        if missing:
+            raise DeltapError(
+                f"{type(self.model).__name__}: attention was not cut in layers {', '.join(map(str, missing))}; these "
+                "layers do not use transformers' attention interface, so this model cannot be measured by knockout"
+            )
 
     def _backbone(self, ids: torch.Tensor, cache: Any) -> None:
         """Run the model without its language-model head."""

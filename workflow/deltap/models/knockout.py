@@ -11,7 +11,7 @@ Models"; which edges are cut: ``method.md``'s section Knockout, restated in the 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +36,8 @@ class Edges:
     """Boolean, shape (batch, positions): which positions of the whole sequence, prefix included, are in E_Q."""
     last_layer: int | None = None
     """Cut in layers 0 … last_layer; None cuts in every layer."""
+    applied: set[int] = field(default_factory=set)
+    """The layers in which the edges have been cut so far."""
 
     def __post_init__(self) -> None:
         if bool(self.exact_question[:, 0].any()):
@@ -93,6 +95,7 @@ def _attention(
             raise RuntimeError(
                 f"{type(module).__name__} makes no boolean attention mask; knockout cannot cut its edges"
             )
+        edges.applied.add(module.layer_idx)
         attention_mask = attention_mask & edges.allowed(query.shape[2], key.shape[2])
     return sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)
 

@@ -1,7 +1,6 @@
 """Loading a model from its directory, ready for knockout and checked."""
 
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from deltap.models.directory import check_model_directory
 from deltap.models.engine import Engine
 from deltap.models.knockout import ATTENTION
 from deltap.models.layers import refuse_unsupported
-from deltap.settings import ModelEntry
+from deltap.settings import ModelSettings
 
 logger = logging.getLogger("deltap")
 
@@ -29,18 +28,17 @@ def device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def load(directory: Path, entry: ModelEntry) -> tuple[Any, Engine]:
+def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
     """Return the tokenizer and the engine of the model in ``directory``.
 
     Nothing is fetched, pickled weights and remote code are not loaded. Raises DeltapError if the directory is
     incomplete, or the architecture has something that knockout cannot cut.
     """
     check_model_directory(directory)
-    os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(entry.threads)
     try:
-        config = AutoConfig.from_pretrained(directory, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
         model = AutoModelForCausalLM.from_pretrained(
             directory,
             config=config,
@@ -48,6 +46,7 @@ def load(directory: Path, entry: ModelEntry) -> tuple[Any, Engine]:
             device_map={"": device(entry.device)},
             attn_implementation=ATTENTION,
             trust_remote_code=False,
+            local_files_only=True,
             use_safetensors=True,
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
