@@ -39,17 +39,20 @@ except DeltapError as error:
 
 SETTINGS = RUN.settings
 RESULTS = RUN.results
-STORE = Path(SETTINGS.paths.work) / "chunks"
 # The part of every path that a model, a data set and an extractor of answers share.
 SERIES = "{model}/{dataset}/{extractor}"
 
+# What every job's shell knows. Paths that decide nothing are here and not in params, where a change would rerun jobs.
+ENVIRONMENT = {
+    "SCRIPTS": shlex.quote(str(SCRIPTS)),
+    "STORE": shlex.quote(f"{SETTINGS.paths.work}/chunks"),
+    "PYTHONPATH": f"{shlex.quote(str(BASE / 'workflow'))}${{PYTHONPATH:+:$PYTHONPATH}}",
+}
 # Jobs run with the Python that runs snakemake, unless conda or a container brings one.
-OWN_PYTHON = f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
-shell.prefix(
-    "set -euo pipefail; "
-    + ("" if workflow.deployment_settings.deployment_method else OWN_PYTHON)
-    + f"export PYTHONPATH={shlex.quote(str(BASE / 'workflow'))}${{{{PYTHONPATH:+:$PYTHONPATH}}}}; "
-)
+if not workflow.deployment_settings.deployment_method:
+    ENVIRONMENT["PATH"] = f"{shlex.quote(str(Path(sys.executable).parent))}:$PATH"
+EXPORTS = "".join(f"export {name}={value}; " for name, value in ENVIRONMENT.items())
+shell.prefix(f"set -euo pipefail; {EXPORTS}".replace("{", "{{").replace("}", "}}"))
 
 
 wildcard_constraints:

@@ -129,8 +129,19 @@ def test_bad_numbers_name_question_and_layer(inference, value):
     inner = model.model.layers[2].mlp.forward
     model.model.layers[2].mlp.forward = lambda x: inner(x) + value
     job = inference(model)
-    with pytest.raises(DeltapError, match=r"clean pass, site resid: NaN or infinity at question 'q0', layer 2"):
+    with pytest.raises(DeltapError, match=r"m, d, answering, site resid: NaN or infinity at question 'q\d', layer 2"):
         job.chunk(job.prepare(questions().to_pylist()), ignore)
+
+
+def test_bad_numbers_in_a_pass_name_question_and_layer(inference, monkeypatch):
+    job = inference()
+    samples = job.prepare(questions().to_pylist())
+    answers = job.engine.generate([sample.prompt.ids for sample in samples], ENDS, 8)
+    monkeypatch.setattr(job.engine, "generate", lambda *arguments: answers)
+    inner = job.engine.model.model.layers[3].mlp.forward
+    job.engine.model.model.layers[3].mlp.forward = lambda x: inner(x) * float("nan")
+    with pytest.raises(DeltapError, match=r"m, d, clean pass, site resid: NaN or infinity at question 'q0', layer 3"):
+        job.chunk(samples, ignore)
 
 
 def test_a_prompt_longer_than_the_context_is_refused_before_any_work(inference):

@@ -10,7 +10,6 @@ import running
 import yaml
 from running import ROOT, changed, planned, snakemake
 
-
 pytestmark = pytest.mark.xdist_group("workflow")  # one run serves both files
 
 

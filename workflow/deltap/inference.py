@@ -19,7 +19,7 @@ from deltap.exact.answer import exact_answer
 from deltap.exact.question import Found, exact_question
 from deltap.exact.spans import Span, occurrences, tokens_of_span
 from deltap.models.answers import Answer, read_answer
-from deltap.models.engine import Engine
+from deltap.models.engine import Engine, NotFinite
 from deltap.models.prompts import Prompt, Prompter
 from deltap.settings import InferenceStage
 from deltap.store import Store, read_rows, read_tensor
@@ -91,9 +91,7 @@ class Inference:
         Raises DeltapError that names the question if an activation is not finite.
         """
         entry = self.stage.entry
-        generated = self.engine.generate(
-            [sample.prompt.ids for sample in samples], self.ends, entry.max_new_tokens, progress
-        )
+        generated = self._generate(samples, progress)
         answers = [
             read_answer(self.tokenizer, sample.prompt.ids, ids, len(ids) >= entry.max_new_tokens, entry.thinking)
             for sample, ids in zip(samples, generated, strict=True)
@@ -121,6 +119,17 @@ class Inference:
                 )
                 tensors |= {f"{name}/{site}/{position}": states[:, :, i] for i, position in enumerate(positions)}
         return tensors, rows
+
+    def _generate(self, samples: Sequence[Sample], progress: Progress) -> list[list[int]]:
+        prompts = [sample.prompt.ids for sample in samples]
+        try:
+            return self.engine.generate(prompts, self.ends, self.stage.entry.max_new_tokens, progress)
+        except NotFinite as error:
+            # Find the layer, which tells more than the logits.
+            ids, question = prompts[error.prompt], samples[error.prompt].question["question_id"]
+            for site, states in self.engine.forward([ids], [[len(ids) - 1]], ("resid",)).items():
+                self._refuse_bad_numbers(states, [question], f"answering, site {site}")
+            raise DeltapError(f"{self.stage.model}, {self.stage.dataset}, question {question!r}: {error}") from None
 
     def _refuse_bad_numbers(self, states: torch.Tensor, question_ids: list[str], what: str) -> None:
         bad = ~torch.isfinite(states).all(dim=-1)  # (layers, samples, positions)

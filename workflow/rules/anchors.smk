@@ -26,5 +26,5 @@ rule anchors:
     message:
         "Finding the anchors of {wildcards.model} on {wildcards.dataset}"
     shell:
-        "python {SCRIPTS:q}/anchors.py --labels {input.labels:q} --probes {input.probes:q} --scores {input.scores:q}"
+        "python \"$SCRIPTS/anchors.py\" --labels {input.labels:q} --probes {input.probes:q} --scores {input.scores:q}"
         " --clean {input.clean:q} --knockout {input.knockout:q} --out {output:q} --log {log:q}"

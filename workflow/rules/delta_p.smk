@@ -23,4 +23,4 @@ rule delta_p:
     message:
         "ΔP of {wildcards.model} on {wildcards.dataset}, {wildcards.anchor}"
     shell:
-        "python {SCRIPTS:q}/delta_p.py --settings {params.settings:q} --anchors {input:q} --out {output:q} --log {log:q}"
+        "python \"$SCRIPTS/delta_p.py\" --settings {params.settings:q} --anchors {input:q} --out {output:q} --log {log:q}"

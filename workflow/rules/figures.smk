@@ -25,7 +25,7 @@ rule figure:
     message:
         "Drawing {wildcards.figure}"
     shell:
-        "python {SCRIPTS:q}/plot_delta_p.py --table {input:q} --settings {params.settings:q} --anchors {params.anchors}"
+        "python \"$SCRIPTS/plot_delta_p.py\" --table {input:q} --settings {params.settings:q} --anchors {params.anchors}"
         " --out {output:q} --log {log:q}"
 
 

@@ -35,5 +35,5 @@ rule inference:
     message:
         "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard})"
     shell:
-        "python {SCRIPTS:q}/inference.py --settings {params.settings:q} --questions {input.questions:q}"
-        " --model {params.model:q} --shard {wildcards.shard} --store {STORE:q} --out {params.out:q} --log {log:q}"
+        "python \"$SCRIPTS/inference.py\" --settings {params.settings:q} --questions {input.questions:q}"
+        " --model {params.model:q} --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"

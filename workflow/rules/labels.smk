@@ -27,4 +27,4 @@ rule labels:
     message:
         "Labelling the answers of {wildcards.model} to {wildcards.dataset}"
     shell:
-        "python {SCRIPTS:q}/labels.py --settings {params.settings:q} --answers {input:q} --out {output:q} --log {log:q}"
+        "python \"$SCRIPTS/labels.py\" --settings {params.settings:q} --answers {input:q} --out {output:q} --log {log:q}"

@@ -23,7 +23,7 @@ rule fetch_model:
     message:
         "Fetching the model {wildcards.source}"
     shell:
-        "python {SCRIPTS:q}/fetch_model.py --settings {params.settings:q} --out {params.directory:q} --log {log:q}"
+        "python \"$SCRIPTS/fetch_model.py\" --settings {params.settings:q} --out {params.directory:q} --log {log:q}"
 
 
 rule download:

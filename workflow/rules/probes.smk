@@ -26,5 +26,5 @@ rule probes:
     message:
         "Training the probes of {wildcards.model} on {wildcards.dataset}"
     shell:
-        "python {SCRIPTS:q}/probes.py --settings {params.settings:q} --labels {input.labels:q} --clean {input.clean:q}"
+        "python \"$SCRIPTS/probes.py\" --settings {params.settings:q} --labels {input.labels:q} --clean {input.clean:q}"
         " --jobs {threads} --out {output.probes:q} --scores {output.scores:q} --log {log:q}"

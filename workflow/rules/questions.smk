@@ -22,4 +22,4 @@ rule questions:
     message:
         "Reading the questions of {wildcards.dataset}"
     shell:
-        "python {SCRIPTS:q}/questions.py --settings {params.settings:q} --out {output:q} --log {log:q}"
+        "python \"$SCRIPTS/questions.py\" --settings {params.settings:q} --out {output:q} --log {log:q}"

@@ -32,7 +32,7 @@ rule merge:
     message:
         "Merging the table {wildcards.table}"
     shell:
-        "python {SCRIPTS:q}/merge.py --table {wildcards.table} --parts {input:q} --metadata {params.metadata:q}"
+        "python \"$SCRIPTS/merge.py\" --table {wildcards.table} --parts {input:q} --metadata {params.metadata:q}"
         " --out {output:q} --log {log:q}"
 
 
@@ -57,7 +57,7 @@ rule summarise:
     message:
         "Means and intervals of ΔP"
     shell:
-        "python {SCRIPTS:q}/summarise.py --table {input:q} --settings {params.settings:q} --out {output.parquet:q}"
+        "python \"$SCRIPTS/summarise.py\" --table {input:q} --settings {params.settings:q} --out {output.parquet:q}"
         " --csv {output.csv:q} --log {log:q}"
 
 

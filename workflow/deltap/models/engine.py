@@ -18,6 +18,15 @@ Activations = dict[str, torch.Tensor]
 """For each site a tensor of shape (layers, samples, positions, hidden), on the host, in the model's dtype."""
 
 
+class NotFinite(Exception):
+    """The logits of a prompt are NaN or infinite, so that its answer would mean nothing."""
+
+    def __init__(self, prompt: int) -> None:
+        super().__init__(f"NaN or infinity in the logits of prompt {prompt}")
+        self.prompt = prompt
+        """Index of the prompt."""
+
+
 class Engine:
     """A model that answers prompts and shows its activations, clean or under knockout.
 
@@ -74,7 +83,7 @@ class Engine:
         Prompts of different lengths are padded between the shared prefix and the rest, where every padded token has
         something to attend to. Without a prefix, and where a layer's window would count padding as distance, batches
         hold prompts of one length instead. A continuation of ``max_new_tokens`` tokens was cut off. ``progress`` is
-        told the number of prompts done after each batch.
+        told the number of prompts done after each batch. Raises NotFinite for a model that overflows.
         """
         answers: list[list[int]] = [[] for _ in prompts]
         for shared, indices in self._by_prefix(prompts):
@@ -90,7 +99,11 @@ class Engine:
                     ids[row, :shared] = torch.tensor(prompts[index][:shared])
                     ids[row, shared + padding :] = torch.tensor(prompts[index][shared:])
                     mask[row, shared : shared + padding] = 0
-                continued = self._decode(ids, mask, self._cache(shared, len(chosen)), shared, end_ids, max_new_tokens)
+                cache = self._cache(shared, len(chosen))
+                try:
+                    continued = self._decode(ids, mask, cache, shared, end_ids, max_new_tokens)
+                except NotFinite as error:
+                    raise NotFinite(chosen[error.prompt]) from None
                 for index, answer in zip(chosen, continued, strict=True):
                     answers[index] = answer
                 progress(len(chosen))
@@ -109,11 +122,9 @@ class Engine:
             logits = self.model(
                 tokens, attention_mask=mask, position_ids=places, cache=cache, use_cache=True, logits_to_keep=1
             ).logits[:, -1]
-            if not bool(torch.isfinite(logits).all()):
-                raise DeltapError(
-                    f"{type(self.model).__name__}: NaN or infinity while answering; try 'dtype: bfloat16' or 'float32' "
-                    "for the model"
-                )
+            bad = ~torch.isfinite(logits).all(dim=-1)
+            if bool(bad.any()):
+                raise NotFinite(int(rows[bad][0]))
             best = logits.argmax(dim=-1)
             going = ~torch.isin(best, ends)
             for row, token in zip(rows[going].tolist(), best[going].tolist(), strict=True):
