@@ -26,43 +26,52 @@ def test_a_logistic_probe_is_scikit_learns_on_standardised_features():
     x, y = data()
     reference = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000))
     expected = reference.fit(x, y).predict_proba(x)[:, 1]
-    np.testing.assert_allclose(fit(x, y, 0.1, SETTINGS).probe.probability(x), expected, atol=1e-8)
+    np.testing.assert_allclose(fit(x, y, (0.1,), SETTINGS)[0].probe.probability(x), expected, atol=1e-8)
+
+
+def test_with_fewer_samples_than_features_it_is_the_same_probe():
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(40, 200)), np.arange(40) % 2 == 0
+    reference = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, class_weight="balanced", tol=1e-10))
+    new = generator.normal(size=(30, 200))
+    expected = reference.fit(x, y).predict_proba(new)[:, 1]
+    np.testing.assert_allclose(fit(x, y, (0.01,), SETTINGS)[0].probe.probability(new), expected, atol=1e-4)
 
 
 def test_an_mlp_probe_learns_what_no_line_separates():
     x = np.random.default_rng(0).normal(size=(400, 8))
     y = (x[:, 0] * x[:, 1]) > 0
     mlp = ProbeSettings(kind="mlp", regularisation=(0.01,))
-    assert ((fit(x, y, 0.01, mlp).probe.probability(x) > 0.5) == y).mean() > 0.95
-    assert ((fit(x, y, 1.0, SETTINGS).probe.probability(x) > 0.5) == y).mean() < 0.75
+    assert ((fit(x, y, (0.01,), mlp)[0].probe.probability(x) > 0.5) == y).mean() > 0.95
+    assert ((fit(x, y, (1.0,), SETTINGS)[0].probe.probability(x) > 0.5) == y).mean() < 0.75
 
 
 def test_probabilities_refer_to_equal_priors():
     x, y = data()
     rare = np.concatenate([np.flatnonzero(~y), np.flatnonzero(y)[:10]])
-    probability = fit(x[rare], y[rare], 0.01, SETTINGS).probe.probability(x[rare])
+    probability = fit(x[rare], y[rare], (0.01,), SETTINGS)[0].probe.probability(x[rare])
     assert 0.35 < probability.mean() < 0.6  # and not 10 of all
 
 
 @pytest.mark.parametrize("kind", ["logistic", "mlp"])
 def test_a_probe_survives_its_file(kind):
     x, y = data()
-    probe = fit(x, y, 0.1, ProbeSettings(kind=kind)).probe
+    probe = fit(x, y, (0.1,), ProbeSettings(kind=kind))[0].probe
     np.testing.assert_array_equal(Probe.from_arrays(probe.arrays()).probability(x), probe.probability(x))
 
 
 def test_constant_features_and_separable_classes_give_finite_probabilities():
     x = np.ones((40, 8))
     y = np.arange(40) % 2 == 0
-    assert np.isfinite(fit(x, y, 1.0, SETTINGS).probe.probability(x)).all()
+    assert np.isfinite(fit(x, y, (1.0,), SETTINGS)[0].probe.probability(x)).all()
     x[:, 0] = y * 100
-    assert ((fit(x, y, 1000.0, SETTINGS).probe.probability(x) > 0.5) == y).all()
+    assert ((fit(x, y, (1000.0,), SETTINGS)[0].probe.probability(x) > 0.5) == y).all()
 
 
 def test_a_fit_that_does_not_converge_says_so():
     x, y = data()
-    assert not fit(x, y, 1.0, ProbeSettings(max_iterations=1)).converged
-    assert fit(x, y, 1.0, SETTINGS).converged
+    assert not fit(x, y, (1.0,), ProbeSettings(max_iterations=1))[0].converged
+    assert fit(x, y, (1.0,), SETTINGS)[0].converged
 
 
 def layers(tmp_path, count=3):

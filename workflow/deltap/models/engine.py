@@ -122,7 +122,7 @@ class Engine:
             logits = self.model(
                 tokens, attention_mask=mask, position_ids=places, cache=cache, use_cache=True, logits_to_keep=1
             ).logits[:, -1]
-            bad = ~torch.isfinite(logits).all(dim=-1)
+            bad = ~torch.isfinite(logits.amax(dim=-1))  # -inf for single tokens is a model's way to rule them out
             if bool(bad.any()):
                 raise NotFinite(int(rows[bad][0]))
             best = logits.argmax(dim=-1)
