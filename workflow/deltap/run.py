@@ -200,11 +200,14 @@ def _entry(name: str, file: Path, value: Any, kind: type[Entry]) -> Entry:
         raise DeltapError("\n".join(f"{file}: {name}: {line}" for line in mistakes(error, kind))) from None
 
 
+_PATHS = ("path", "ids_file")
+
+
 def _resolved(value: Any, folder: Path) -> Any:
-    """Return a definition in which every ``path`` starts at the folder of the file that it stands in."""
+    """Return a definition in which every path starts at the folder of the file that it stands in."""
     if not isinstance(value, dict):
         return value
     return {
-        key: str(folder / inner) if key == "path" and isinstance(inner, str) else _resolved(inner, folder)
+        key: str(folder / inner) if key in _PATHS and isinstance(inner, str) else _resolved(inner, folder)
         for key, inner in value.items()
     }
