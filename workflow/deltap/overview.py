@@ -3,6 +3,7 @@
 Accuracy is truthful / (truthful + hallucinated): abstained answers count in neither.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -117,10 +118,11 @@ class Overview:
 def overviews(samples: pa.Table) -> list[Overview]:
     """Return one overview per model, data set and extractor of a SAMPLES table, in the order of its rows."""
     groups = samples.unify_dictionaries().to_pandas().groupby(SERIES, sort=False, observed=True)
-    return [_overview(*map(str, key), rows) for key, rows in groups]
+    return [_overview(rows) for _, rows in groups]
 
 
-def _overview(model: str, dataset: str, extractor: str, rows: pd.DataFrame) -> Overview:
+def _overview(rows: pd.DataFrame) -> Overview:
+    model, dataset, extractor = (str(rows[name].iloc[0]) for name in SERIES)
     answered = rows[rows["label"] != ABSTAINED]
     said = rows[rows["answer_characters"] > 0]
     return Overview(
@@ -131,7 +133,7 @@ def _overview(model: str, dataset: str, extractor: str, rows: pd.DataFrame) -> O
         labels={name: int((rows["label"] == name).sum()) for name in LABEL_NAMES},
         accuracy=_accuracy(rows),
         used_for_probes=int(rows["used_for_probes"].sum()),
-        exclusions=dict(sorted(rows["exclusion"].dropna().astype(str).value_counts().items())),
+        exclusions=dict(sorted(Counter(map(str, rows["exclusion"].dropna())).items())),
         echoes=int(rows["echo"].sum()),
         answer_characters=_mean(said["answer_characters"]),
         answer_tokens=_mean(said["answer_tokens"]),
