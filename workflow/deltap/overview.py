@@ -134,7 +134,7 @@ def _overview(rows: pd.DataFrame) -> Overview:
         accuracy=_accuracy(rows),
         used_for_probes=int(rows["used_for_probes"].sum()),
         exclusions=dict(sorted(Counter(map(str, rows["exclusion"].dropna())).items())),
-        echoes=int(rows["echo"].sum()),
+        echoes=int(rows["echo"].eq(True).sum()),
         answer_characters=_mean(said["answer_characters"]),
         answer_tokens=_mean(said["answer_tokens"]),
         terciles=_terciles(rows),

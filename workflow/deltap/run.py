@@ -76,6 +76,11 @@ class Run:
         if mistakes:
             raise DeltapError("\n".join(mistakes))
 
+    def question_files(self, dataset: str) -> list[str]:
+        """Return the local files whose change means other questions."""
+        entry = self.datasets[dataset]
+        return [path for path in (entry.path, entry.ids_file) if path]
+
     def model_directory(self, model: str) -> Path:
         """Return the directory of a model's weights and tokenizer."""
         source = self.models[model].source

@@ -246,7 +246,7 @@ class DatasetSource(Section):
     popularity: PopularityRange | None = None
     """Keep questions of such a popularity only, e.g. ``{min: 100, max: 10000}``; those without one are left out."""
     ids: tuple[str | int, ...] | None = Field(None, min_length=1)
-    """Keep questions with these ids only."""
+    """Keep questions with these ids only; in YAML, quote those that begin with 0."""
     ids_file: str | None = None
     """Instead of ``ids``: a text file with one id per line; relative to the file that says so."""
 

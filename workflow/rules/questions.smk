@@ -1,14 +1,9 @@
 # Each data set becomes one table of questions with their split.
 
 
-def question_files(entry):
-    """Return the local files that a data set is made of."""
-    return [path for path in (entry.path, entry.ids_file) if path]
-
-
 rule questions:
     input:
-        lambda wildcards: question_files(RUN.datasets[wildcards.dataset]),
+        lambda wildcards: RUN.question_files(wildcards.dataset),
     output:
         f"{RESULTS}/questions/{{dataset}}.parquet",
     log:
