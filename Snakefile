@@ -92,3 +92,4 @@ rule all:
 onsuccess:
     print(f"\nFigures: {' '.join(f'{RESULTS}/figures/{figure}.{SETTINGS.formats[0]}' for figure in FIGURES)}")
     print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
+    print(f"To read: {RESULTS}/samples.md, {RESULTS}/extraction.md")

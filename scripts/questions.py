@@ -16,10 +16,11 @@ def main(options: argparse.Namespace) -> None:
     stage = settings(QuestionsStage, options.settings)
     rows, counts = question_table(stage)
     described, facts = stage.model_dump(mode="json"), {}
-    if stage.entry.path:
-        # The file's content decides the table, and not the folder in which it lies.
-        described["entry"]["path"] = Path(stage.entry.path).name
-        facts["file_sha256"] = file_sha256(stage.entry.path)
+    for key, digest in (("path", "file_sha256"), ("ids_file", "ids_file_sha256")):
+        if path := getattr(stage.entry, key):
+            # The file's content decides the table, and not the folder in which it lies.
+            described["entry"][key] = Path(path).name
+            facts[digest] = file_sha256(path)
     metadata = {"provenance": provenance(__file__, described, **facts), "counts": counts}
     write_table(options.out, rows, QUESTIONS, metadata)
 

@@ -57,8 +57,11 @@ def test_everything_that_is_left_out_is_counted_by_its_reason(tmp_path: Path) ->
     assert counts["rows"] == 65
     assert counts["dropped"] == {
         "bad_row": 1,
-        "few_shot_example": 1,
+        "ids": 0,
+        "types": 0,
+        "popularity": 0,
         "yes_no": 1,
+        "few_shot_example": 1,
         "duplicate": 1,
         "same_question_other_answers": 1,
         "not_sampled": 10,
@@ -74,8 +77,14 @@ def test_yes_and_no_are_kept_where_the_data_set_says_so(tmp_path: Path) -> None:
 
 
 def test_a_set_of_which_nothing_is_left_is_an_error_with_the_counts(tmp_path: Path) -> None:
+    path = write_nq(tmp_path / "q.jsonl", [("is it", "so"), ("IS IT?", "not")])
+    with pytest.raises(DeltapError, match=r"no question is left of 2 rows: .*few_shot_example 2"):
+        question_table(stage(path, examples=({"question": "Is it?", "answer": "so"},)))
+
+
+def test_a_filter_that_leaves_nothing_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = write_nq(tmp_path / "q.jsonl", [("is it", "yes"), ("is it not", "no")])
-    with pytest.raises(DeltapError, match=r"no question is left of 2 rows: .*yes_no 2"):
+    with pytest.raises(DeltapError, match=r"no question is left by the filter 'yes_no'; it leaves out all of the 2"):
         question_table(stage(path, yes_no=False))
 
 

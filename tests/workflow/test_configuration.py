@@ -97,6 +97,24 @@ def test_a_missing_question_file_names_the_nearest(folder, configfile):
     assert "did you mean 'rulers.jsonl'?" in refused(folder, wrong)
 
 
+def test_a_missing_file_of_ids_names_the_nearest(folder, configfile):
+    (folder / "chosen.txt").write_text("1\n")
+    wrong = with_definition(configfile, "dataset", "capitals", ids_file="chose.txt")
+    assert "did you mean 'chosen.txt'?" in refused(folder, wrong)
+
+
+def test_a_changed_file_of_ids_chooses_again(configfile):
+    folder = configfile.parent
+    ids = folder / "changing.txt"
+    ids.write_text("".join(f"{number}\n" for number in range(70)))
+    chosen = changed(with_definition(configfile, "dataset", "capitals", ids_file=ids.name), run="chosen")
+    table = "results/chosen/questions/capitals.parquet"
+    snakemake(folder, chosen, table)
+    assert planned(snakemake(folder, chosen, table, "-n").stdout) == {}
+    ids.write_text("".join(f"{number}\n" for number in range(60)))
+    assert planned(snakemake(folder, chosen, table, "-n").stdout) == {"questions": 1}
+
+
 def test_an_incomplete_model_directory_is_refused(folder, configfile):
     (folder / "empty").mkdir(exist_ok=True)
     assert "no config.json" in refused(
@@ -143,6 +161,7 @@ def test_one_class_in_a_split_stops_before_probes_with_counts_and_advice(finishe
     assert "ask more or easier questions" in output
 
 
+REPORTS = ("samples", "extraction")
 CHANGES = {
     "nothing": ({}, set()),
     "the figure": ({"figures": ["delta_p", "delta_p_all"]}, {"figure"}),
@@ -154,15 +173,15 @@ CHANGES = {
     ),
     "the labels": (
         {"labels": {"match": "containment"}},
-        {"labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure"},
+        {"labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure", *REPORTS},
     ),
     "the prompt": (
         {"prompt": {"message": "{question}"}},
-        {"inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure"},
+        {"inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure", *REPORTS},
     ),
     "the number of questions": (
         {"questions": {"number": 60, "splits": {"train": 0.4, "validation": 0.25, "test": 0.35}}},
-        {"questions", "inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure"},
+        {"questions", "inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure", *REPORTS},
     ),
 }
 

@@ -12,7 +12,18 @@ from safetensors import safe_open
 from deltap.figures.delta_p import draw
 from deltap.figures.summary import read_labels
 from deltap.settings import FigureEntry
-from deltap.tables import ANCHORS, DELTA_P, LABELS, PROBES, SUMMARY, read_metadata, read_table
+from deltap.tables import (
+    ANCHORS,
+    DELTA_P,
+    EXTRACTION,
+    EXTRACTION_FIELDS,
+    LABELS,
+    PROBES,
+    SAMPLES,
+    SUMMARY,
+    read_metadata,
+    read_table,
+)
 
 pytestmark = pytest.mark.xdist_group("workflow")  # one run serves both files
 LAYERS, SITES = 4, ("attn", "resid")
@@ -32,6 +43,9 @@ def test_every_table_has_its_schema(finished):
         "anchors": ANCHORS,
         "probes": PROBES,
         "answers": LABELS,
+        "samples": SAMPLES,
+        "extraction": EXTRACTION,
+        "extraction_fields": EXTRACTION_FIELDS,
     }.items():
         assert read_table(finished / f"{name}.parquet", schema).schema.names == schema.names
     assert (finished / "delta_p_summary.csv").read_text().splitlines()[0].replace('"', "") == ",".join(SUMMARY.names)
@@ -83,6 +97,62 @@ def test_what_was_cut_and_read_can_be_read_by_a_person(finished):
             assert len(row["exact_answer_tokens"]) == len(row["exact_answer_token_text"])
             assert min(row["exact_answer_tokens"]) >= row["prompt_tokens"]
             assert 0 < min(row["exact_question_tokens"]) <= max(row["exact_question_tokens"]) < row["prompt_tokens"]
+
+
+def test_samples_are_the_answers_and_say_which_of_them_probes_see(finished):
+    answers = read_table(finished / "answers.parquet", LABELS).to_pylist()
+    samples = read_table(finished / "samples.parquet", SAMPLES).to_pylist()
+    assert len(samples) == len(answers) == len(SERIES) * len(running.SUBJECTS)
+    for answer, sample in zip(answers, samples, strict=True):
+        assert all(
+            sample[name] == answer[name] for name in ("model", "dataset", "question_id", "split", "label", "echo")
+        )
+        assert sample["used_for_probes"] == (answer["exclusion"] is None and answer["label"] != "abstained")
+        assert (sample["exclusion"] is None) == sample["used_for_probes"]
+        assert sample["answer_tokens"] == len(answer["answer_ids"])
+        assert sample["exact_question_tokens"] == len(answer["exact_question_tokens"])
+        assert sample["label_by_exact_answer"] == answer["label"]
+        assert sample["label_by_containment"] == answer["label_by_containment"]
+        popularity = 10.0 * int(answer["question_id"]) if answer["dataset"] == "capitals" else None
+        assert sample["popularity"] == popularity
+    for model, dataset in SERIES:
+        used = sum(s["used_for_probes"] for s in samples if (s["model"], s["dataset"]) == (model, dataset))
+        probes = rows(
+            read_table(finished / "probes.parquet", PROBES), model=model, dataset=dataset, layer="0", site="attn"
+        )
+        assert used == sum(probes["n_truthful"].to_pylist()) + sum(probes["n_hallucinated"].to_pylist())
+
+
+def test_the_overview_can_be_read_by_a_person(finished):
+    answers = read_table(finished / "answers.parquet", LABELS)
+    lines = (finished / "samples.md").read_text(encoding="utf-8").splitlines()
+    for model, dataset, *names in (
+        ("tiny-base", "capitals", "Tiny (base)", "Capitals"),
+        ("tiny-chat", "rulers", "Tiny (chat)", "Rulers"),
+    ):
+        labels = rows(answers, model=model, dataset=dataset)["label"].to_pylist()
+        counts = [labels.count(name) for name in ("truthful", "hallucinated", "abstained")]
+        accuracy = f"{counts[0] / (counts[0] + counts[1]):.1%}"
+        first = next(line for line in lines if all(name in line for name in names))
+        assert [cell.strip() for cell in first.split("|")[3:8]] == [*map(str, [len(labels), *counts]), accuracy]
+    assert any("Capitals" in line and "middle" in line for line in lines)
+    assert not any("Rulers" in line and "middle" in line for line in lines)
+
+
+def test_the_report_of_exact_tokens_agrees_with_the_answers(finished):
+    answers = read_table(finished / "answers.parquet", LABELS)
+    for row in read_table(finished / "extraction.parquet", EXTRACTION).to_pylist():
+        texts = rows(answers, model=row["model"], dataset=row["dataset"]).to_pylist()
+        texts = [text for text in texts if row["part"] == "question" or text["answer"]]
+        sources = [text[f"exact_{row['part']}_source"] for text in texts]
+        found = [source for source in sources if source and row["source"] in ("any", source)]
+        assert (row["texts"], row["found"]) == (len(texts), len(found))
+    # The fields of the one data set that has them, against rules that do not see them.
+    compared = read_table(finished / "extraction_fields.parquet", EXTRACTION_FIELDS).to_pylist()
+    assert [row["dataset"] for row in compared] == ["capitals"] * len(running.SUBJECTS)
+    agreement = read_metadata(finished / "extraction_fields.parquet")["agreement"]["capitals"]
+    assert agreement["questions"] == len(running.SUBJECTS)
+    assert f"{agreement['f1']:.3f}" in (finished / "extraction.md").read_text(encoding="utf-8")
 
 
 def test_knockout_is_computed_for_test_samples_only(finished):

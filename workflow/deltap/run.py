@@ -76,6 +76,11 @@ class Run:
         if mistakes:
             raise DeltapError("\n".join(mistakes))
 
+    def question_files(self, dataset: str) -> list[str]:
+        """Return the local files whose change means other questions."""
+        entry = self.datasets[dataset]
+        return [path for path in (entry.path, entry.ids_file) if path]
+
     def model_directory(self, model: str) -> Path:
         """Return the directory of a model's weights and tokenizer."""
         source = self.models[model].source
@@ -200,11 +205,14 @@ def _entry(name: str, file: Path, value: Any, kind: type[Entry]) -> Entry:
         raise DeltapError("\n".join(f"{file}: {name}: {line}" for line in mistakes(error, kind))) from None
 
 
+_PATHS = ("path", "ids_file")
+
+
 def _resolved(value: Any, folder: Path) -> Any:
-    """Return a definition in which every ``path`` starts at the folder of the file that it stands in."""
+    """Return a definition in which every path starts at the folder of the file that it stands in."""
     if not isinstance(value, dict):
         return value
     return {
-        key: str(folder / inner) if key == "path" and isinstance(inner, str) else _resolved(inner, folder)
+        key: str(folder / inner) if key in _PATHS and isinstance(inner, str) else _resolved(inner, folder)
         for key, inner in value.items()
     }

@@ -204,8 +204,26 @@ class ModelEntry(ModelSettings):
     walltime_minutes: int = Field(240, ge=1)
 
 
+class PopularityRange(Section):
+    """From ``min`` to ``max``, both included; either may be left out."""
+
+    min: float | None = None
+    max: float | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min is None and self.max is None:
+            raise ValueError("give min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min:g} is larger than max {self.max:g}")
+        return self
+
+
 class DatasetSource(Section):
-    """A question set: where it lies, in which format, and which of its rows are used."""
+    """A question set: where it lies, in which format, and which of its questions may be asked.
+
+    To use parts of a set side by side, give it several entries.
+    """
 
     format: Literal["popqa", "triviaqa", "hotpotqa", "nq", "table"] = "table"
     path: str | None = None
@@ -223,6 +241,14 @@ class DatasetSource(Section):
     into a nested one: ``answer.value``."""
     yes_no: bool = True
     """Keep questions whose answer is yes or no; they have no entity to anchor on."""
+    types: tuple[str, ...] | None = Field(None, min_length=1)
+    """Keep questions of these types only, such as ``[bridge]``; those without a type are left out."""
+    popularity: PopularityRange | None = None
+    """Keep questions of such a popularity only, e.g. ``{min: 100, max: 10000}``; those without one are left out."""
+    ids: tuple[str | int, ...] | None = Field(None, min_length=1)
+    """Keep questions with these ids only; in YAML, quote those that begin with 0."""
+    ids_file: str | None = None
+    """Instead of ``ids``: a text file with one id per line; relative to the file that says so."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -234,6 +260,8 @@ class DatasetSource(Section):
             raise ValueError("revision, subset and hub_split go with hub")
         if self.columns and self.format != "table":
             raise ValueError("columns goes with the format table")
+        if self.ids and self.ids_file:
+            raise ValueError("give ids or ids_file, not both")
         return self
 
 

@@ -83,6 +83,58 @@ LABELS = pa.schema(
     ]
 )
 
+# One row per question that a model was asked: how it was answered, and whether probes see it.
+SAMPLES = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    question_id=_string,
+    split=_name,
+    label=_name,  # truthful, hallucinated or abstained
+    exclusion=_name,  # why probes do not see it (abstained included), null where they do
+    used_for_probes=_bool,
+    popularity=_float,  # null where the data set does not say
+    question_type=_name,
+    answer_characters=_int,
+    answer_tokens=_int,  # up to the answer's last one; with thinking on, the thought's too
+    exact_question_tokens=_int,  # how many; 0 where none was found
+    exact_answer_tokens=_int,
+    exact_question_source=_name,  # who found them
+    exact_answer_source=_name,
+    echo=_bool,
+    label_by_exact_answer=_name,  # what each way of matching the text says
+    label_by_containment=_name,
+    label_by_exact=_name,
+)
+
+# How many exact tokens each source found, and how long they are.
+EXTRACTION = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    part=_name,  # question or answer
+    source=_name,  # who found the spans; any: all of them together
+    texts=_int,  # questions asked, or answers that are not empty
+    found=_int,  # texts with spans by this source
+    share=_float,  # found / texts; for the source any this is the coverage
+    spans_per_text=_float,  # means over the texts with spans; null where there are none
+    characters_per_span=_float,
+    tokens_per_span=_float,
+)
+
+# One row per question whose subject the data set names: the rules against the data set's fields.
+EXTRACTION_FIELDS = _schema(
+    dataset=_name,
+    question_id=_string,
+    question=_string,
+    by_fields=pa.list_(SPAN),  # offsets in ``question``
+    by_rules=pa.list_(SPAN),
+    shared_characters=_int,
+    fields_characters=_int,
+    rules_characters=_int,
+    f1=_float,
+)
+
 # One row per probe and split.
 PROBES = _schema(
     model=_name,

@@ -3,7 +3,7 @@
 
 rule questions:
     input:
-        lambda wildcards: RUN.datasets[wildcards.dataset].path or [],
+        lambda wildcards: RUN.question_files(wildcards.dataset),
     output:
         f"{RESULTS}/questions/{{dataset}}.parquet",
     log:

@@ -1,4 +1,4 @@
-# The run's tables: every model and data set in one file, and the mean ΔP that figures are drawn from.
+# The run's tables: every model and data set in one file, the mean ΔP that figures are drawn from, and two reports.
 
 
 PARTS = {
@@ -61,7 +61,62 @@ rule summarise:
         " --csv {output.csv:q} --log {log:q}"
 
 
+rule samples:
+    input:
+        answers=f"{RESULTS}/answers.parquet",
+        questions=expand(rules.questions.output, dataset=RUN.datasets),
+    output:
+        table=f"{RESULTS}/samples.parquet",
+        report=f"{RESULTS}/samples.md",
+    log:
+        f"{RESULTS}/logs/samples.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/samples.tsv"
+    params:
+        code=code("samples"),
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    localrule: True
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "How every question was answered"
+    shell:
+        "python \"$SCRIPTS/samples.py\" --answers {input.answers:q} --questions {input.questions:q}"
+        " --out {output.table:q} --report {output.report:q} --log {log:q}"
+
+
+rule extraction:
+    input:
+        answers=f"{RESULTS}/answers.parquet",
+        questions=expand(rules.questions.output, dataset=RUN.datasets),
+    output:
+        table=f"{RESULTS}/extraction.parquet",
+        fields=f"{RESULTS}/extraction_fields.parquet",
+        report=f"{RESULTS}/extraction.md",
+    log:
+        f"{RESULTS}/logs/extraction.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/extraction.tsv"
+    params:
+        code=code("extraction"),
+    resources:
+        mem_mb=4000,
+        runtime=30,
+    localrule: True
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "How good the exact tokens are"
+    shell:
+        "python \"$SCRIPTS/extraction.py\" --answers {input.answers:q} --questions {input.questions:q}"
+        " --out {output.table:q} --fields {output.fields:q} --report {output.report:q} --log {log:q}"
+
+
 rule tables:
     input:
         expand(f"{RESULTS}/{{table}}.parquet", table=PARTS),
         rules.summarise.output,
+        rules.samples.output,
+        rules.extraction.output,

@@ -4,12 +4,12 @@ import logging
 from typing import Any
 
 from deltap.errors import DeltapError
+from deltap.questions.filters import filtered
 from deltap.questions.reading import read_questions
 from deltap.questions.selection import (
     distinct,
     in_several_splits,
     listed,
-    only_yes_or_no,
     sampled,
     split_sizes,
 )
@@ -24,18 +24,19 @@ def question_table(stage: QuestionsStage) -> tuple[list[dict[str, Any]], dict[st
 
     The counts: ``rows`` of the file; ``dropped`` by reason; ``questions`` of the table; ``splits``, questions in each;
     ``in_several_splits``, subjects and preferred answers that stand in more than one.
-    Raises DeltapError where the data set cannot be read, or leaves a split with too few questions.
+    Raises DeltapError where the data set cannot be read, where a filter leaves nothing, or where a split is left with
+    too few questions.
     """
     reading = read_questions(stage.entry, stage.dataset, stage.questions.bad_rows)
+    wanted, left_out = filtered(reading.questions, stage.entry, stage.dataset)
     shown = {normalise(example.question) for example in stage.examples}
-    new = [question for question in reading.questions if question.words() not in shown]
-    open_ended = [question for question in new if stage.entry.yes_no or not only_yes_or_no(question)]
-    questions, repeated = distinct(open_ended)
+    new = [question for question in wanted if question.words() not in shown]
+    questions, repeated = distinct(new)
     sample = sampled(questions, stage.dataset, stage.questions)
     dropped = {
         "bad_row": reading.bad_rows,
-        "few_shot_example": len(reading.questions) - len(new),
-        "yes_no": len(new) - len(open_ended),
+        **left_out,
+        "few_shot_example": len(wanted) - len(new),
         "duplicate": repeated["duplicate"],
         "same_question_other_answers": repeated["same_question_other_answers"],
         "not_sampled": len(questions) - len(sample),

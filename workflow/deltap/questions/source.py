@@ -12,10 +12,13 @@ from deltap.settings import DatasetSource
 
 
 def check_file(entry: DatasetSource, dataset: str) -> None:
-    """Raise DeltapError where the data set is a file that does not exist; name the nearest one of its folder."""
-    if entry.path is None:
-        return
-    path = Path(entry.path)
+    """Raise DeltapError where a file of the data set does not exist; name the nearest one of its folder."""
+    for path in (entry.path, entry.ids_file):
+        if path is not None:
+            _check(Path(path), dataset)
+
+
+def _check(path: Path, dataset: str) -> None:
     if path.is_file():
         return
     if path.is_dir():
