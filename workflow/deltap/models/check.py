@@ -1,5 +1,9 @@
 """The check that every model has to pass when it is loaded: does knockout do here what the method needs?"""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 
 from deltap.errors import DeltapError
@@ -17,9 +21,10 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
 
     On one prompt, of which "Argentina" is cut:
 
-    1. a mask that cuts nothing gives the clean activations, alone and in a padded batch from the shared prefix;
-    2. positions before the first cut token do not change, and later ones do;
-    3. the activations of a layer k in the middle are those of a pass that cuts in layers 0 … k only.
+    1. the attention used here gives what the model's own gives;
+    2. a mask that cuts nothing gives the clean activations, alone and in a padded batch from the shared prefix;
+    3. positions before the first cut token do not change, and later ones do;
+    4. the activations of a layer k in the middle are those of a pass that cuts in layers 0 … k only.
 
     That the edges are cut in every layer is checked in every pass, by the engine.
     """
@@ -37,6 +42,8 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
     knockout = forward(exact_question=[cut])
     middle = engine.layers // 2
     plain = forward(exact_question=[cut], last_layer=middle)
+    with _own_attention(engine.model):
+        own = forward()
 
     engine.share_prefix(prompter.prefix_ids)
     longer = [*ids, *ids[-3:]]
@@ -60,6 +67,7 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
                     "measured by knockout"
                 )
 
+        refuse("its own attention computes something else than plain attention", clean[site] - own[site])
         refuse("a mask that cuts nothing changes activations", clean[site] - nothing[site])
         refuse("cutting changes positions before the cut", (clean[site] - knockout[site])[:, :, 0])
         refuse(
@@ -73,3 +81,14 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
             f"{type(engine.model).__name__}: the load check failed: cutting attention changes nothing; this model "
             "cannot be measured by knockout"
         )
+
+
+@contextmanager
+def _own_attention(model: Any) -> Iterator[None]:
+    """Let the model use the attention that its authors wrote (sinks, caps and all) inside the block."""
+    used = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(used)
