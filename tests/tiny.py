@@ -23,6 +23,8 @@ from transformers import (
 
 from deltap.models.knockout import ATTENTION
 
+torch.set_num_threads(1)  # what is this small is slower with several
+
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"

@@ -4,6 +4,7 @@ A prompt's tokens know their characters from the tokenizer's offsets, an answer'
 nothing in common, and each is the other's reference here.
 """
 
+import json
 import unicodedata
 
 import pytest
@@ -217,17 +218,19 @@ def test_a_saved_tokenizer_loads_with_the_same_tokens(name, tmp_path):
         assert loaded(text)["input_ids"] == ALL[name](text)["input_ids"]
 
 
-def test_a_tokenizer_that_transformers_makes_anew_with_other_tokens_is_refused(tmp_path):
-    """transformers' class for Llama ignores the file's own way of putting blanks."""
-    tiny.sentencepiece().save_pretrained(tmp_path)
-    settings_file = tmp_path / "tokenizer_config.json"
-    settings_file.write_text(
-        settings_file.read_text().replace(
-            '"tokenizer_class": "TokenizersBackend"', '"tokenizer_class": "LlamaTokenizer"'
-        )
-    )
-    with pytest.raises(DeltapError, match=r"LlamaTokenizer gives other tokens than tokenizer\.json.*tokenizer_class"):
-        load_tokenizer(tmp_path)
+def test_a_tokenizer_that_transformers_would_make_anew_is_used_as_written(tmp_path):
+    """transformers' class for Llama ignores the file's own way of putting blanks, which shifts them."""
+    written = tiny.sentencepiece()
+    written.save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "tokenizer_class": "LlamaTokenizer"}))
+    text = "<s>What?</s> Who?"
+    anew = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert anew(text)["input_ids"] != written(text)["input_ids"]
+    loaded = load_tokenizer(tmp_path)
+    assert loaded(text)["input_ids"] == written(text)["input_ids"]
+    assert loaded.chat_template == written.chat_template
+    assert (loaded.bos_token_id, loaded.eos_token_id) == (1, 2)
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma"])

@@ -25,8 +25,8 @@ from deltap.errors import DeltapError
 ATTENTION = "knockout"
 """Name of the attention implementation that a model needs for knockout; without edges to cut it is plain SDPA.
 
-The name does not hold "sdpa", by which transformers would ask whether a family's attention is more than SDPA. The check at
-load time asks that of every model (`deltap.models.check`)."""
+The name does not hold "sdpa", else transformers would refuse families whose attention is more than SDPA, by a list of
+its own. The check at load time finds them by their numbers (`deltap.models.check`)."""
 
 
 @dataclass(frozen=True, eq=False)

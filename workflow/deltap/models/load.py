@@ -7,7 +7,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+)
 
 from deltap.errors import DeltapError
 from deltap.models.directory import check_model_directory
@@ -87,31 +93,46 @@ def load_tokenizer(directory: Path) -> Any:
             f"{directory}: {type(tokenizer).__name__} is a slow tokenizer without character offsets, so that it is not "
             f"known which token holds which character{_remedy(directory)}"
         )
-    spelled = tokenizer.decode(tokenizer(_ENGLISH, add_special_tokens=False)["input_ids"])
+    tokenizer = _as_written(directory, tokenizer)
+    spelled = str(tokenizer.decode(tokenizer(_ENGLISH, add_special_tokens=False)["input_ids"]))
     # Some tokenizers fold case or white space, which does no harm here.
     if "".join(spelled.split()).casefold() != "".join(_ENGLISH.split()).casefold():
         raise DeltapError(f"{directory}: the tokenizer spells {_ENGLISH!r} as {spelled!r}{_remedy(directory)}")
-    written = directory / "tokenizer.json"
-    if written.is_file():
-        _refuse_another(directory, tokenizer, Tokenizer.from_file(str(written)))
     return tokenizer
 
 
-def _refuse_another(directory: Path, tokenizer: Any, written: Tokenizer) -> None:
-    """Raise DeltapError unless ``tokenizer`` gives the ids that tokenizer.json itself gives.
+def _as_written(directory: Path, tokenizer: Any) -> Any:
+    """Return a tokenizer that gives the ids that tokenizer.json itself gives, where there is one.
 
-    transformers builds some families' tokenizers anew, by its idea of the family, and can shift a blank by that.
+    transformers builds the tokenizers of some families anew, by its own idea of the family, and can shift a blank by
+    that. Then the file is used as it is.
     """
-    special = next(iter(tokenizer.all_special_tokens), "")
-    for text in (_ENGLISH, f" {_ENGLISH}\n\n", f"{special}{_ENGLISH}", f"{special}\n{_ENGLISH}{special} {_ENGLISH}"):
-        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        expected = written.encode(text, add_special_tokens=False).ids
-        if ids != expected:
-            raise DeltapError(
-                f"{directory}: transformers' {type(tokenizer).__name__} gives other tokens than tokenizer.json: "
-                f"{text!r} is {tokenizer.convert_ids_to_tokens(ids)} and not {tokenizer.convert_ids_to_tokens(expected)}; "
-                'set "tokenizer_class": "PreTrainedTokenizerFast" in tokenizer_config.json to use the file as it is'
-            )
+    file = directory / "tokenizer.json"
+    if not file.is_file():
+        return tokenizer
+    written = Tokenizer.from_file(str(file))
+    written.no_truncation()
+    written.no_padding()
+    special = next((token.content for token in written.get_added_tokens_decoder().values() if token.special), "")
+    texts = [_ENGLISH, f" {_ENGLISH}\n\n", f"{special}{_ENGLISH}", f"{special}\n{_ENGLISH}{special} {_ENGLISH}"]
+    expected = [written.encode(text, add_special_tokens=False).ids for text in texts]
+
+    def found(other: Any) -> list[list[int]]:
+        return [other(text, add_special_tokens=False)["input_ids"] for text in texts]
+
+    if found(tokenizer) != expected:
+        logger.warning(
+            "%s: transformers' %s gives other tokens than tokenizer.json; the file is used as it is",
+            directory,
+            type(tokenizer).__name__,
+        )
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+    if found(tokenizer) != expected:
+        raise DeltapError(
+            f"{directory}: transformers gives other tokens than tokenizer.json; save the tokenizer again: "
+            "AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+        )
+    return tokenizer
 
 
 def _remedy(directory: Path) -> str:

@@ -1,5 +1,6 @@
 """Putting a question to a model, and knowing where it stands in the prompt."""
 
+import re
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
@@ -15,6 +16,7 @@ _ORDINARY = "What is 1 + 1?"
 # What templates take for today (Llama 3.2 tells the model the date; this is the date it falls back to itself). Else
 # prompts, and with them every number, would change from day to day.
 _TODAY = date(2024, 7, 26)
+_NOW = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,10 @@ class Prompter:
         message = {"role": "user", "content": self._settings.message.replace("{question}", question)}
         return self._tokenizer.apply_chat_template(
             [message],
+            chat_template=_NOW.sub(lambda call: repr(_TODAY.strftime(call[2])), self._tokenizer.get_chat_template()),
             tokenize=False,
             add_generation_prompt=True,
             enable_thinking=self._thinking,
-            strftime_now=_TODAY.strftime,
         )
 
     def __call__(self, question: str) -> Prompt:
