@@ -190,6 +190,13 @@ def test_a_saved_model_loads_and_passes_the_check_for_base_and_chat_prompts(fami
         check_model(engine, Prompter(tokenizer, kind, PromptSettings()), SITES)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["qwen3", "llama", "mistral", "gemma2", "gemma3", "phi3"])
+def test_rounding_in_half_precision_passes_the_check(tokenizer, family, dtype):
+    engine = Engine(tiny.model(family).to(dtype), 4096)
+    check_model(engine, Prompter(tokenizer, "base", PromptSettings()), SITES)
+
+
 def test_shared_keys_between_layers_pass_but_a_residual_stream_in_several_parts_is_refused(tokenizer):
     model = tiny.model("gemma3n")  # its upper layers use the keys of lower ones; its residual stream is four streams
     prompter = Prompter(tokenizer, "base", PromptSettings())
