@@ -11,6 +11,7 @@ from deltap.errors import DeltapError
 from deltap.models.check import check_model
 from deltap.models.directory import check_model_directory, revision
 from deltap.models.engine import Engine
+from deltap.models.knockout import ATTENTION
 from deltap.models.layers import refuse_unsupported, site_modules
 from deltap.models.load import end_ids, load
 from deltap.models.prompts import Prompter
@@ -170,3 +171,20 @@ def test_answers_end_at_every_end_token_and_at_newlines_where_wanted(saved):
     assert {token for token in range(len(tokenizer)) if "\n" in tokenizer.decode([token])} <= with_newlines
     engine.model.generation_config.eos_token_id = [5, 6]
     assert end_ids(tokenizer, engine, at_newline=False) == {1, 5, 6}
+
+
+def test_end_tokens_of_the_generation_configuration_are_kept_by_saving(tmp_path):
+    for ends, expected in ((7, {1, 7}), ([5, 6], {1, 5, 6}), (None, {1})):
+        directory = tiny.save(tmp_path / str(ends))
+        written = json.loads((directory / "generation_config.json").read_text())
+        written["eos_token_id"] = ends
+        (directory / "generation_config.json").write_text(json.dumps(written))
+        tokenizer, engine = load(directory, SETTINGS)
+        assert end_ids(tokenizer, engine, at_newline=False) == expected
+
+
+def test_the_check_leaves_the_attention_as_it_was(tokenizer):
+    model = tiny.model("gemma3")
+    before = model.config._attn_implementation
+    check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()), SITES)
+    assert model.config._attn_implementation == before == ATTENTION

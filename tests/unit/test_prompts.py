@@ -95,3 +95,34 @@ def test_thinking_is_told_to_the_template(tokenizer):
     thinking.chat_template = "{{ messages[0]['content'] }}{% if enable_thinking %} think{% else %} now{% endif %}"
     assert Prompter(thinking, "chat", PromptSettings(), thinking=True)("Q").text.endswith(" think")
     assert Prompter(thinking, "chat", PromptSettings())("Q").text.endswith(" now")
+
+
+def test_a_template_that_tells_the_date_gives_the_same_prompt_every_day(tokenizer):
+    from copy import deepcopy
+
+    dated = deepcopy(tokenizer)
+    dated.chat_template = "Today is {{ strftime_now('%d %b %Y') }}. {{ messages[0]['content'] }}"
+    assert Prompter(dated, "chat", PromptSettings())("Q").text.startswith("Today is 26 Jul 2024. ")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        # Llama 3, Mistral 0.1, Mistral 0.3 and Qwen 3 in short
+        "{{ bos_token }}{% for m in messages %}<|user|>\n\n{{ m['content'] | trim }}<|end|>{% endfor %}<|assistant|>\n",
+        "{{ bos_token }}{% for m in messages %}[INST] {{ m['content'] }} [/INST]{% endfor %}",
+        "{{ bos_token }}{% for m in messages %}[INST] {{ m['content'] }}[/INST]{% endfor %}",
+        "{% for m in messages %}<|user|>\n{{ m['content'] }}<|end|>\n{% endfor %}<|assistant|>\n"
+        "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}",
+    ],
+)
+def test_the_question_is_found_in_templates_of_known_models(tokenizer, template):
+    from copy import deepcopy
+
+    other = deepcopy(tokenizer)
+    other.chat_template = template
+    prompt = Prompter(other, "chat", PromptSettings())("Who wrote Hamlet?")
+    assert prompt.text[prompt.question_start :].startswith("Who wrote Hamlet?")
+    tokens = tokens_of_span(Span(0, 17).shifted(prompt.question_start), prompt.offsets)
+    assert tokenizer.decode([prompt.ids[token] for token in tokens]).strip() == "Who wrote Hamlet?"
+    assert prompt.ids.count(tokenizer.bos_token_id) == ("bos_token" in template)

@@ -194,6 +194,8 @@ def _exclusion(sample: Sample, answer: Answer, span: Span | None, examples: set[
         return "no_exact_question"
     if sample.cut[0] == 0:
         return "exact_question_at_position_0"
+    if answer.unfinished_thought:
+        return "truncated_thought" if answer.truncated else "unfinished_thought"
     if not answer.text:
         return "truncated_answer" if answer.truncated else "empty_answer"
     if span is None:

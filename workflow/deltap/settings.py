@@ -179,15 +179,33 @@ class ModelSettings(Section):
     kind: Literal["base", "chat"]
     """base: few-shot prompt; chat: the model's own chat template."""
     thinking: bool = False
-    """Passed to the chat template as ``enable_thinking``."""
+    """For chat models that can think before they answer: passed to the chat template as ``enable_thinking``. If true,
+    the answer is what follows ``</think>``; a thought that ``max_new_tokens`` cuts off is no answer and is excluded, as
+    ``truncated_thought``."""
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     engine: Literal["single"] = "single"
     threads: int = Field(1, ge=1)
     """Torch threads on the CPU; set here and not by the scheduler, because rounding depends on it."""
     batch_tokens: int = Field(8192, ge=1)
-    """Tokens of one forward pass at most."""
+    """Tokens of one forward pass at most, tokens still to be generated counted too: with thinking on, an answer counts
+    as ``max_new_tokens``, so a larger number makes larger batches, where the device's memory allows."""
     max_new_tokens: int = Field(32, ge=1)
+    """Tokens of an answer at most; with thinking on, of thought and answer together, and 4096 where nothing is said,
+    because thoughts of a few hundred to a few thousand tokens are usual."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _room_to_think(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("thinking") is True:
+            return {"max_new_tokens": 4096, **values}
+        return values
+
+    @model_validator(mode="after")
+    def _chat_thinks(self) -> Self:
+        if self.thinking and self.kind != "chat":
+            raise ValueError("thinking goes with kind: chat")
+        return self
 
 
 class ModelEntry(ModelSettings):

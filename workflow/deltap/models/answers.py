@@ -1,10 +1,12 @@
 """Turning generated token ids into an answer, and knowing which characters each token stands for."""
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
 _UNFINISHED = "\ufffd"  # what a decoder shows for the first bytes of a character
 _END_OF_THOUGHT = "</think>"
+_CONTEXT = 4  # tokens before those that are decoded
 
 
 @dataclass(frozen=True)
@@ -20,24 +22,46 @@ class Answer:
     truncated: bool
     """The model was cut off before it ended."""
     thought: str = ""
-    """With thinking on, what the model wrote before its answer."""
+    """With thinking on, what the model wrote before its answer, closing tag included."""
+    unfinished_thought: bool = False
+    """With thinking on, the closing tag is missing, so that there is no answer."""
 
 
 def read_answer(tokenizer: Any, prompt_ids: list[int], ids: list[int], truncated: bool, thinking: bool) -> Answer:
-    """Return the answer that ``ids`` spell after ``prompt_ids``."""
-    raw, offsets = decode(tokenizer, prompt_ids[-4:], ids)
-    start = 0
-    if thinking and _END_OF_THOUGHT in raw:
-        start = raw.rindex(_END_OF_THOUGHT) + len(_END_OF_THOUGHT)
-    elif thinking:
-        start = len(raw)  # the thought never ended
-    thought = raw[:start]
+    """Return the answer that ``ids`` spell after ``prompt_ids``; with ``thinking``, what follows the closing tag."""
+    context = prompt_ids[-_CONTEXT:]
+    first, start, thought = 0, 0, ""
+    if thinking:
+        thought, first, start = _thought(tokenizer, context, ids)
+        if not thought.endswith(_END_OF_THOUGHT):
+            return Answer("", [], [], truncated, thought, unfinished_thought=True)
+    raw, offsets = decode(tokenizer, [*context, *ids[:first]][-_CONTEXT:], ids[first:])
     text = raw[start:].strip()
     start += len(raw[start:]) - len(raw[start:].lstrip()) if text else 0
     inside = [(max(0, s - start), min(len(text), e - start)) for s, e in offsets]
-    inside = [(s, e) if s < e else (max(0, min(s, len(text))),) * 2 for s, e in inside]
+    inside = [(0, 0)] * first + [(s, e) if s < e else (max(0, min(s, len(text))),) * 2 for s, e in inside]
     kept = max((index + 1 for index, (s, e) in enumerate(inside) if s < e), default=0)
     return Answer(text, ids[:kept], inside[:kept], truncated, thought)
+
+
+def _thought(tokenizer: Any, context: list[int], ids: list[int]) -> tuple[str, int, int]:
+    """Return the thought with its closing tag, the id in which the tag ends, and where in the text from that id on.
+
+    Without a closing tag all is thought. Of several closing tags the last one counts.
+    """
+
+    def text(count: int) -> str:
+        return _decode(tokenizer, [*context, *ids[:count]])[len(before) :]
+
+    before = _decode(tokenizer, context)
+    whole = text(len(ids))
+    if _END_OF_THOUGHT not in whole:
+        return whole, len(ids), 0
+    stop = whole.rindex(_END_OF_THOUGHT) + len(_END_OF_THOUGHT)
+    tags = whole.count(_END_OF_THOUGHT)
+    # Thoughts are thousands of tokens long: search by halves, not token by token.
+    first = bisect_left(range(1, len(ids) + 1), True, key=lambda count: text(count).count(_END_OF_THOUGHT) == tags)
+    return whole[:stop], first, stop - len(text(first))
 
 
 def decode(tokenizer: Any, context: list[int], ids: list[int]) -> tuple[str, list[tuple[int, int]]]:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from deltap.errors import DeltapError
 from deltap.models.layers import hidden_states
 
 
@@ -23,6 +24,9 @@ def capture(
         with capture(site_modules(model, ("attn",)), positions) as activations:
             model(input_ids)
         activations["attn", 0]
+
+    Raises DeltapError during the pass if a module runs twice in it (looped layers have no one activation), or gives
+    something else than hidden states of shape (batch, tokens, hidden).
     """
     rows = torch.arange(len(positions), device=positions.device)[:, None]
     found: dict[tuple[str, int], torch.Tensor] = {}
@@ -30,6 +34,17 @@ def capture(
     def hook(key: tuple[str, int]) -> Any:
         def read(module: nn.Module, arguments: tuple, output: Any) -> None:
             states = hidden_states(output)
+            site, layer = key
+            if key in found:
+                raise DeltapError(
+                    f"{type(module).__name__}: layers are looped (layer {layer} runs several times in one pass); two "
+                    "passes would not be enough, so this model cannot be measured by knockout"
+                )
+            if states.ndim != 3 or len(states) != len(positions):
+                raise DeltapError(
+                    f"{type(module).__name__}: the output has the shape {tuple(states.shape)} and not (batch, tokens, "
+                    f"hidden), so site '{site}' of layer {layer} cannot be read; leave it out of 'inference: sites'"
+                )
             # On several devices each layer is read where it is.
             found[key] = states[rows.to(states.device), positions.to(states.device)]
 

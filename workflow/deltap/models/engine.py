@@ -59,8 +59,17 @@ class Engine:
 
     @property
     def max_positions(self) -> int | None:
-        """The longest sequence that the model takes, where its configuration says so."""
-        return getattr(self._config, "max_position_embeddings", None)
+        """The longest sequence that the model takes, where its configuration says so.
+
+        One kind of rotary embedding (longrope) turns to other frequencies for all of a batch as soon as one sequence in
+        it is longer than those the model was first trained on. Beyond them results would depend on the batch.
+        """
+        rope = getattr(self._config, "rope_parameters", None) or {}
+        names = ["max_position_embeddings"]
+        if rope.get("rope_type") == "longrope":
+            names.append("original_max_position_embeddings")
+        limits = [getattr(self._config, name, None) or rope.get(name) for name in names]
+        return min((limit for limit in limits if limit), default=None)
 
     @torch.inference_mode()
     def share_prefix(self, ids: Sequence[int]) -> None:

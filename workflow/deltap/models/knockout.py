@@ -20,8 +20,13 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-ATTENTION = "sdpa_knockout"
-"""Name of the attention implementation that a model needs for knockout; without edges to cut it is plain SDPA."""
+from deltap.errors import DeltapError
+
+ATTENTION = "knockout"
+"""Name of the attention implementation that a model needs for knockout; without edges to cut it is plain SDPA.
+
+The name does not hold "sdpa", else transformers would refuse families whose attention is more than SDPA, by a list of
+its own. The check at load time finds them by their numbers (`deltap.models.check`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +82,11 @@ def knockout(edges: Edges | None) -> Iterator[None]:
 
 
 def _mask(*, allow_is_causal_skip: bool = True, **keywords: Any) -> torch.Tensor | None:
-    # With edges to cut the mask has to exist; SDPA's shortcut for purely causal attention leaves it out.
-    return sdpa_mask(allow_is_causal_skip=allow_is_causal_skip and _edges.get() is None, **keywords)
+    # With edges to cut the mask has to exist; SDPA's shortcut for purely causal attention leaves it out. Where
+    # SDPA itself cannot be used the mask is needed too.
+    capped = getattr(keywords.get("config"), "attn_logit_softcapping", None) is not None
+    skip = allow_is_causal_skip and _edges.get() is None and not capped
+    return sdpa_mask(allow_is_causal_skip=skip, **keywords)
 
 
 def _attention(
@@ -92,12 +100,35 @@ def _attention(
     edges = _edges.get()
     if edges is not None and edges.cut_in(module.layer_idx):
         if attention_mask is None or attention_mask.dtype != torch.bool:
-            raise RuntimeError(
-                f"{type(module).__name__} makes no boolean attention mask; knockout cannot cut its edges"
+            raise DeltapError(
+                f"{type(module).__name__} makes no boolean attention mask, as if it saw the text in both directions; "
+                "knockout cannot cut its edges, so this model cannot be measured"
             )
         edges.applied.add(module.layer_idx)
         attention_mask = attention_mask & edges.allowed(query.shape[2], key.shape[2])
+    if keywords.get("softcap") is not None:
+        return _softcapped(module, query, key, value, attention_mask, **keywords), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)
+
+
+def _softcapped(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: Any,
+    *,
+    scaling: float,
+    softcap: float,
+    **keywords: Any,
+) -> torch.Tensor:
+    """Return attention whose logits are squeezed into ±softcap (Gemma 2), which SDPA does not know."""
+    groups = module.num_key_value_groups
+    key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    logits = softcap * torch.tanh(query @ key.transpose(2, 3) * scaling / softcap)
+    logits = logits.masked_fill(~attention_mask, torch.finfo(logits.dtype).min)
+    weights = torch.softmax(logits, dim=-1, dtype=torch.float32).to(query.dtype)
+    return (weights @ value).transpose(1, 2).contiguous()
 
 
 AttentionInterface.register(ATTENTION, _attention)

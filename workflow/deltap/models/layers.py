@@ -6,17 +6,29 @@ from torch import nn
 from deltap.errors import DeltapError
 
 # Words in module or class names that mark a layer without attention logits to cut.
-_NO_LOGITS = ("mamba", "ssm", "linear_attn", "linearattention", "deltanet", "rwkv", "recurrent", "lightning")
+_NO_LOGITS = (
+    "mamba",
+    "ssm",
+    "linear_attn",
+    "linearattention",
+    "delta",
+    "rwkv",
+    "recurrent",
+    "lightning",
+    "lstm",
+    "shortconv",
+)
 
 
 def decoder_layers(model: nn.Module) -> list[nn.Module]:
     """Return the decoder layers of a causal language model, first to last.
 
     They are the one module list that has as many elements as the configuration has hidden layers, each with a
-    self-attention. Raises DeltapError where there is none.
+    self-attention; of a model that also takes images, those of its language model. Raises DeltapError where there is
+    none.
     """
     config = model.config.get_text_config()  # type: ignore[union-attr, operator]
-    for module in model.modules():
+    for module in model.get_decoder().modules():  # type: ignore[union-attr, operator]
         if isinstance(module, nn.ModuleList) and len(module) == config.num_hidden_layers:
             layers = list(module)
             if all(_child(layer, "attn", "attention") is not None for layer in layers):
@@ -48,9 +60,9 @@ def site_modules(model: nn.Module, sites: tuple[str, ...]) -> dict[tuple[str, in
 
 
 def _child(layer: nn.Module, *words: str) -> nn.Module | None:
-    """Return the layer's direct submodule that is named after one of ``words`` and is no norm."""
+    """Return the layer's direct submodule that is named after one of ``words`` and is no norm or dropout."""
     for name, child in layer.named_children():
-        if "norm" not in name and any(word in name.lower() for word in words):
+        if not any(word in name for word in ("norm", "dropout")) and any(word in name.lower() for word in words):
             return child
     return None
 
@@ -61,7 +73,9 @@ def refuse_unsupported(model: nn.Module) -> None:
     name = f"{type(model).__name__} ({config.model_type})"
     if getattr(config, "is_encoder_decoder", False):
         raise DeltapError(f"{name}: encoder-decoder models are not supported; knockout needs a causal decoder")
-    if getattr(config, "is_causal", True) is False or getattr(config, "use_bidirectional_attention", False):
+    # Some families write "vision" here: only images are seen in both directions.
+    both_ways = getattr(config, "use_bidirectional_attention", None) in (True, "all")
+    if both_ways or getattr(config, "is_causal", True) is False:
         raise DeltapError(f"{name}: attention is bidirectional; knockout needs a causal decoder")
     mixing = {
         kind for kind in getattr(config, "layer_types", None) or () if "attention" not in kind or "linear" in kind

@@ -6,7 +6,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from tokenizers import Tokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+)
 
 from deltap.errors import DeltapError
 from deltap.models.directory import check_model_directory
@@ -16,6 +23,8 @@ from deltap.models.layers import refuse_unsupported
 from deltap.settings import ModelSettings
 
 logger = logging.getLogger("deltap")
+
+_ENGLISH = "Question: Who wrote the play Hamlet (1603)?\nAnswer: William Shakespeare"
 
 
 def device(name: str) -> torch.device:
@@ -32,13 +41,21 @@ def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
     """Return the tokenizer and the engine of the model in ``directory``.
 
     Nothing is fetched, pickled weights and remote code are not loaded. Raises DeltapError if the directory is
-    incomplete, or the architecture has something that knockout cannot cut.
+    incomplete, the tokenizer cannot be used, or the architecture has something that knockout cannot cut.
     """
     check_model_directory(directory)
     torch.set_num_threads(entry.threads)
     try:
         config = AutoConfig.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
-        tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise DeltapError(f"{directory}: transformers cannot load this model: {error}") from error
+    if getattr(config, "is_encoder_decoder", False):
+        raise DeltapError(
+            f"{directory}: {config.model_type} is an encoder-decoder model, which is not supported; knockout needs a "
+            "causal decoder"
+        )
+    tokenizer = load_tokenizer(directory)
+    try:
         model = AutoModelForCausalLM.from_pretrained(
             directory,
             config=config,
@@ -49,12 +66,85 @@ def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
             local_files_only=True,
             use_safetensors=True,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
         raise DeltapError(f"{directory}: transformers cannot load this model: {error}") from error
     refuse_unsupported(model)
     _greedy(model)
     logger.info("%s: %s, %s, %s", directory, type(model).__name__, entry.dtype, model.device)
     return tokenizer, Engine(model, entry.batch_tokens)
+
+
+def load_tokenizer(directory: Path) -> Any:
+    """Return the tokenizer in ``directory``, converted to a fast one where transformers can.
+
+    Raises DeltapError if that cannot be, or if the tokenizer does not spell an English text back: transformers makes an
+    empty tokenizer of files that it cannot read.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            directory, trust_remote_code=False, local_files_only=True, mistral_format=False
+        )
+    except Exception as error:  # each family's converter has its own
+        raise DeltapError(
+            f"{directory}: transformers cannot load the tokenizer: {error}{_remedy(directory)}"
+        ) from error
+    if not tokenizer.is_fast:
+        raise DeltapError(
+            f"{directory}: {type(tokenizer).__name__} is a slow tokenizer without character offsets, so that it is not "
+            f"known which token holds which character{_remedy(directory)}"
+        )
+    tokenizer = _as_written(directory, tokenizer)
+    spelled = str(tokenizer.decode(tokenizer(_ENGLISH, add_special_tokens=False)["input_ids"]))
+    # Some tokenizers fold case or white space, which does no harm here.
+    if "".join(spelled.split()).casefold() != "".join(_ENGLISH.split()).casefold():
+        raise DeltapError(f"{directory}: the tokenizer spells {_ENGLISH!r} as {spelled!r}{_remedy(directory)}")
+    return tokenizer
+
+
+def _as_written(directory: Path, tokenizer: Any) -> Any:
+    """Return a tokenizer that gives the ids that tokenizer.json itself gives, where there is one.
+
+    transformers builds the tokenizers of some families anew, by its own idea of the family, and can shift a blank by
+    that. Then the file is used as it is.
+    """
+    file = directory / "tokenizer.json"
+    if not file.is_file():
+        return tokenizer
+    written = Tokenizer.from_file(str(file))
+    written.no_truncation()
+    written.no_padding()
+    special = next((token.content for token in written.get_added_tokens_decoder().values() if token.special), "")
+    texts = [_ENGLISH, f" {_ENGLISH}\n\n", f"{special}{_ENGLISH}", f"{special}\n{_ENGLISH}{special} {_ENGLISH}"]
+    expected = [written.encode(text, add_special_tokens=False).ids for text in texts]
+
+    def found(other: Any) -> list[list[int]]:
+        return [other(text, add_special_tokens=False)["input_ids"] for text in texts]
+
+    if found(tokenizer) != expected:
+        logger.warning(
+            "%s: transformers' %s gives other tokens than tokenizer.json; the file is used as it is",
+            directory,
+            type(tokenizer).__name__,
+        )
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(directory, local_files_only=True)
+    if found(tokenizer) != expected:
+        raise DeltapError(
+            f"{directory}: transformers gives other tokens than tokenizer.json; save the tokenizer again: "
+            "AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+        )
+    return tokenizer
+
+
+def _remedy(directory: Path) -> str:
+    if (directory / "tokenizer.json").is_file():
+        return ""
+    names = [path.name for path in directory.glob("*.model")]
+    if names:
+        return (
+            f"; there is no tokenizer.json. To convert {names[0]}, install the packages sentencepiece and protobuf, or "
+            "save the tokenizer once where they are: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+        )
+    return "; there is no tokenizer.json. Take it from the model's repository, or use a model that has one"
 
 
 def _greedy(model: Any) -> None:

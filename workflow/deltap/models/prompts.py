@@ -1,13 +1,22 @@
 """Putting a question to a model, and knowing where it stands in the prompt."""
 
+import re
 from dataclasses import dataclass
+from datetime import date
+from itertools import groupby
 from typing import Any
 
 from deltap.errors import DeltapError
+from deltap.models.answers import decode
 from deltap.settings import PromptSettings
 
 # Stands for the question while its place in the rendered prompt is looked for; private-use characters.
 _PLACE = "\ue000\ue001\ue002"
+_ORDINARY = "What is 1 + 1?"
+# What templates take for today (Llama 3.2 tells the model the date; this is the date it falls back to itself). Else
+# prompts, and with them every number, would change from day to day.
+_TODAY = date(2024, 7, 26)
+_NOW = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Prompter:
         self._thinking = thinking
         rendered = self._render(_PLACE)
         self._before, _, self._after = rendered.partition(_PLACE)
-        if self._before + "What is 1 + 1?" + self._after != self._render("What is 1 + 1?"):
+        if self._before + _ORDINARY + self._after != self._render(_ORDINARY):
             raise DeltapError(
                 f"{tokenizer.name_or_path}: the chat template does not put the message in once and unchanged, so the "
                 "question's place in the prompt is unknown; use 'kind: base' for this model"
@@ -56,7 +65,11 @@ class Prompter:
             return "\n\n".join([*blocks, f"Question: {question}\nAnswer:"])
         message = {"role": "user", "content": self._settings.message.replace("{question}", question)}
         return self._tokenizer.apply_chat_template(
-            [message], tokenize=False, add_generation_prompt=True, enable_thinking=self._thinking
+            [message],
+            chat_template=_NOW.sub(lambda call: repr(_TODAY.strftime(call[2])), self._tokenizer.get_chat_template()),
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=self._thinking,
         )
 
     def __call__(self, question: str) -> Prompt:
@@ -73,17 +86,72 @@ class Prompter:
         # A chat template writes its own beginning-of-text token.
         keywords.setdefault("add_special_tokens", self._kind == "base")
         encoded = self._tokenizer(text, return_offsets_mapping=True, **keywords)
-        return encoded["input_ids"], [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
+        ids, offsets = encoded["input_ids"], [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
+        # Some tokenizers end every text with an end token, after which a model has nothing more to say.
+        while keywords["add_special_tokens"] and ids and offsets[-1][0] == offsets[-1][1]:
+            ids, offsets = ids[:-1], offsets[:-1]
+        return ids, self._refined(text, ids, offsets)
+
+    def _refined(self, text: str, ids: list[int], offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the offsets with one character's bytes told from the next one's.
+
+        Unigram tokenizers give every byte of a run of unknown characters the place of the whole run.
+        """
+        refined = list(offsets)
+        first = 0
+        for (start, end), group in groupby(offsets):
+            after = first + len(list(group))
+            if after - first > 1 and end - start > 1:
+                raw, inside = decode(self._tokenizer, ids[max(0, first - 4) : first], ids[first:after])
+                if raw == text[start:end]:
+                    refined[first:after] = [(start + s, start + e) for s, e in inside]
+            first = after
+        return refined
 
     def _encode_in_pieces(self, question: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Encode what stands around the question as usual, and the question without recognising special tokens."""
-        ids, offsets = self._encode(self._before)
-        for piece, keywords in ((question, {"split_special_tokens": True}), (self._after, {})):
-            shift = len(self._before) + (len(question) if piece is self._after else 0)
-            more_ids, more_offsets = self._encode(piece, add_special_tokens=False, **keywords)
-            ids += more_ids
-            offsets += [(start + shift, end + shift) for start, end in more_offsets]
-        return ids, offsets
+        """Encode the prompt as usual, but what stands between its own special tokens around the question as plain text.
+
+        Raises DeltapError for a tokenizer that gives an ordinary question other tokens in this way than in one piece.
+        """
+        for in_place in (False, True):
+            if self._in_pieces(_ORDINARY, in_place) == self._encode(self._before + _ORDINARY + self._after):
+                return self._in_pieces(question, in_place)
+        raise DeltapError(
+            f"{self._tokenizer.name_or_path}: the question {question!r} holds a special token of this tokenizer, which "
+            "cannot be made plain text there; leave the question out"
+        )
+
+    def _in_pieces(self, question: str, in_place: bool) -> tuple[list[int], list[tuple[int, int]]]:
+        """Encode up to the last special token before the question, from there to the first after it, and the rest.
+
+        A tokenizer may put a blank before the middle piece because it thinks that a text begins there; ``in_place``
+        encodes the piece behind the first one, as plain text too, whose tokens are then left out.
+        """
+        text, special = self._before + question + self._after, self._special_places()
+        start = max((end for _, end in special if end <= len(self._before)), default=0)
+        end = len(question) + min(
+            (begin for begin, _ in special if begin >= len(self._before)), default=len(self._before + self._after)
+        )
+        inner = {"split_special_tokens": True} | ({"add_special_tokens": False} if start else {})
+        tokens: list[tuple[int, tuple[int, int]]] = []
+        for begin, stop, keywords in (
+            (0, start, {}),
+            (0 if in_place else start, end, inner),
+            (end, len(text), {"add_special_tokens": False}),
+        ):
+            if begin == stop:
+                continue
+            reached = tokens[-1][1][1] if tokens else 0
+            for token, (s, e) in zip(*self._encode(text[begin:stop], **keywords), strict=True):
+                if not reached or e + begin > reached:
+                    tokens.append((token, (s + begin, e + begin)))
+        return [token for token, _ in tokens], [place for _, place in tokens]
+
+    def _special_places(self) -> list[tuple[int, int]]:
+        """Return where special tokens stand in the prompt without a question."""
+        added = self._tokenizer.added_tokens_decoder
+        ids, offsets = self._encode(self._before + self._after)
+        return [place for token, place in zip(ids, offsets, strict=True) if token in added and place[0] < place[1]]
 
     def _shared_prefix(self) -> list[int]:
         """Return the ids with which the prompt of every (ordinary) question begins."""
