@@ -3,7 +3,7 @@
 
 rule questions:
     input:
-        lambda wildcards: RUN.datasets[wildcards.dataset].path or [],
+        lambda wildcards: RUN.question_file(wildcards.dataset),
     output:
         f"{RESULTS}/questions/{{dataset}}.parquet",
     log:
@@ -12,6 +12,7 @@ rule questions:
         f"{RESULTS}/benchmarks/questions/{{dataset}}.tsv"
     params:
         settings=lambda wildcards: as_json(RUN.questions_stage(wildcards.dataset)),
+        manifest=lambda wildcards, input: ["--manifest", *input] if RUN.datasets[wildcards.dataset].hub else [],
         code=code("questions"),
     resources:
         mem_mb=4000,
@@ -22,4 +23,5 @@ rule questions:
     message:
         "Reading the questions of {wildcards.dataset}"
     shell:
-        "python \"$SCRIPTS/questions.py\" --settings {params.settings:q} --out {output:q} --log {log:q}"
+        "python \"$SCRIPTS/questions.py\" --settings {params.settings:q} {params.manifest:q} --out {output:q}"
+        " --log {log:q}"
