@@ -78,7 +78,9 @@ def hub(tmp_path, monkeypatch, model_folder):
     import huggingface_hub
 
     with stand_in_hub.serving() as serving:
-        monkeypatch.setattr(hub_module, "api", lambda: huggingface_hub.HfApi(endpoint=serving.endpoint, token=False))
+        monkeypatch.setattr(hub_module, "api", lambda: huggingface_hub.HfApi(token=False))
+        template = f"{serving.endpoint}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", serving.endpoint)
         monkeypatch.setattr(datasets.config, "HF_ENDPOINT", serving.endpoint)
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))

@@ -72,8 +72,8 @@ def check_files(manifest: Manifest, directory: Path) -> None:
         if not path.is_file() or path.stat().st_size != file.size:
             what = "changed since it was fetched" if path.is_file() else "missing, though the manifest names it"
             raise DeltapError(
-                f"{path}: {what}; fetch it again, of the same commit, with 'snakemake download --forcerun fetch_model fetch_dataset' "
-                "and the run's --configfile where there is a network"
+                f"{path}: {what}; fetch it again, of the same commit, with 'snakemake download --forcerun fetch_model "
+                "fetch_dataset' and the run's --configfile where there is a network"
             )
 
 
