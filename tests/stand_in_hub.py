@@ -113,6 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
         if name not in self.hub.repositories:
             raise _Refused(404, "RepoNotFound")
         repository = self.hub.repositories[name]
+        if not repository.commits:
+            raise _Refused(503, "Unavailable")
         commit = list(repository.commits)[-1] if revision == "main" else revision
         if commit not in repository.commits:
             raise _Refused(404, "RevisionNotFound")

@@ -17,7 +17,7 @@ import stand_in_hub
 import tiny
 from deltap import hub as hub_module
 from deltap.errors import DeltapError
-from deltap.files import file_sha256
+from deltap.files import file_sha256, write_json
 from deltap.hub import Repository
 from deltap.manifest import MANIFEST, read_manifest
 from deltap.models.directory import revision
@@ -25,6 +25,7 @@ from deltap.models.fetch import fetch
 from deltap.models.load import load
 from deltap.questions.build import question_table
 from deltap.questions.hub import DATA, downloaded, fetch_dataset
+from deltap.run import Run
 from deltap.settings import DatasetDownload, DatasetSource, ModelSettings, QuestionsStage, Source
 
 MODEL = Source(hub="owner/tiny")
@@ -204,6 +205,7 @@ def test_gated_repositories_are_refused_before_anything_is_downloaded(hub, tmp_p
         ({"hub": "owner/tini"}, "owner/tini: the hub has no such model, or it is private"),
         ({"hub": "owner/tiny", "revision": "v9"}, "owner/tiny: the hub has no revision 'v9' of this model"),
         ({"hub": "https://hub.example/owner/tiny"}, "correct 'hub' (OWNER/NAME)"),
+        ({"hub": "owner/broken"}, "owner/broken: the hub refuses this model (Server error '503"),
         ({"hub": "owner/pickles"}, "no weights model*.safetensors (it has: pytorch_model.bin)"),
     ],
 )
@@ -211,6 +213,7 @@ def test_what_the_hub_does_not_have_is_an_error_with_the_remedy(hub, tmp_path, s
     (tmp_path / "pickles").mkdir()
     (tmp_path / "pickles" / "pytorch_model.bin").write_bytes(b"pickle")
     hub.add("models/owner/pickles", tmp_path / "pickles")
+    hub.repositories["models/owner/broken"] = stand_in_hub.Repository({})
     with pytest.raises(DeltapError, match=re.escape(message)):
         fetch(Source(**source), tmp_path / "out")
     assert not hub.downloaded()
@@ -274,8 +277,11 @@ def test_a_missing_or_damaged_download_is_refused_by_who_reads_it(hub, tmp_path)
             downloaded(entry, manifest)
     fetch(MODEL, tmp_path / "tiny")
     fetch_dataset(SET, tmp_path / "set")
-    with (tmp_path / "set" / DATA).open("ab") as stream:
-        stream.write(b"x")
+    content = (tmp_path / "set" / DATA).read_bytes()
+    (tmp_path / "set" / DATA).write_bytes(content[:-1] + b"x")
+    with pytest.raises(DeltapError, match="not the file that was downloaded"):
+        downloaded(entry, tmp_path / "set" / MANIFEST)
+    (tmp_path / "set" / DATA).write_bytes(content + b"x")
     (tmp_path / "tiny" / "tokenizer.json").unlink()
     with pytest.raises(DeltapError, match=r"data\.parquet: changed .* 'snakemake download --forcerun"):
         downloaded(entry, tmp_path / "set" / MANIFEST)
@@ -352,6 +358,36 @@ def test_what_is_no_gguf_file_is_refused(tmp_path):
     ):
         with pytest.raises(DeltapError, match=message):
             fetch(Source(path=str(tmp_path / f"{name}.gguf")), tmp_path / name)
+
+
+def test_no_two_downloads_share_a_folder_and_only_missing_ones_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    models: list[dict[str, Any]] = [{"hub": "a/b"}, {"hub": "a/b", "revision": "v1"}, {"hub": "a--b/c"}]
+    models += [{"path": "one/small.gguf"}, {"path": "two/small.gguf"}, {"path": "a directory"}]
+    sets = [{"hub": "a/b"}, {"hub": "a/b", "subset": "x"}, {"hub": "a/b", "hub_split": "test[:10]"}]
+    sets += [{"hub": "a/b", "hub_split": "test[10:]"}, {"path": "questions.csv"}]
+    write_json(
+        tmp_path / "models.yaml",
+        {f"m{n}": {"label": "M", "kind": "base", "source": source} for n, source in enumerate(models)},
+    )
+    write_json(
+        tmp_path / "datasets.yaml",
+        {
+            f"d{n}": {"label": "D", **({"hub_split": "test"} if "hub" in entry else {}), **entry}
+            for n, entry in enumerate(sets)
+        },
+    )
+    write_json(tmp_path / "figures.yaml", {})
+    names = {"models": [f"m{n}" for n in range(6)], "datasets": [f"d{n}" for n in range(5)], "figures": []}
+    run = Run({"run": "r", **names}, tmp_path)
+    assert list(run.model_downloads.values()) == [run.models[f"m{n}"].source for n in range(5)]
+    assert len({run.model_directory(name) for name in run.models}) == 6
+    assert len(run.dataset_downloads) == 4
+    assert len({run.question_file(name) for name in run.datasets}) == 5
+    hub_models = [Repository("model", "a/b"), Repository("model", "a/b", "v1"), Repository("model", "a--b/c")]
+    assert run.not_downloaded() == [*hub_models, Repository("dataset", "a/b")]
+    write_json(run.model_directory("m1") / MANIFEST, {})
+    assert run.not_downloaded() == [hub_models[0], hub_models[2], Repository("dataset", "a/b")]
 
 
 def test_a_repository_is_written_as_it_is_read():

@@ -131,6 +131,10 @@ def explained(repository: Repository) -> Iterator[None]:
         raise Unreachable(
             f"{name}: not downloaded yet, and HF_HUB_OFFLINE is set; {FETCH}, or give a local copy as {path}"
         ) from None
+    except errors.HfHubHTTPError as error:
+        raise DeltapError(
+            f"{name}: the hub refuses this {what} ({error}); try again later, or give a local copy as {path}"
+        ) from None
     except (OSError, errors.HTTPError) as error:
         raise Unreachable(
             f"{name}: cannot be fetched from the hub ({type(error).__name__}: {error}); {FETCH}, or give a local copy "

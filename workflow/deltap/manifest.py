@@ -14,6 +14,12 @@ MANIFEST = "manifest.json"
 FETCH = "run 'snakemake download' with the run's --configfile where there is a network"
 """What one does about a download that is missing."""
 
+FETCH_AGAIN = (
+    "fetch it again, of the same commit, with 'snakemake download --forcerun fetch_model fetch_dataset' and the run's "
+    "--configfile where there is a network"
+)
+"""What one does about a download that is damaged, though its manifest is there."""
+
 
 class File(NamedTuple):
     """A file of a downloaded folder."""
@@ -71,10 +77,7 @@ def check_files(manifest: Manifest, directory: Path) -> None:
         path = directory / file.name
         if not path.is_file() or path.stat().st_size != file.size:
             what = "changed since it was fetched" if path.is_file() else "missing, though the manifest names it"
-            raise DeltapError(
-                f"{path}: {what}; fetch it again, of the same commit, with 'snakemake download --forcerun fetch_model "
-                "fetch_dataset' and the run's --configfile where there is a network"
-            )
+            raise DeltapError(f"{path}: {what}; {FETCH_AGAIN}")
 
 
 def is_whole(manifest: Manifest, directory: Path) -> bool:

