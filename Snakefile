@@ -1,6 +1,7 @@
 """deltap: where a language model's internal sense of truth comes from, measured by attention knockout.
 
     snakemake -n                                     the paper's run (config/config.yaml), shown only
+    snakemake download -c1                           what needs a network: models and question sets of the hub
     snakemake --configfile config/demo.yaml -c2      the demo: a small model, bundled questions
     snakemake --configfile mine.yaml -c8             your own
 
@@ -46,6 +47,10 @@ SERIES = "{model}/{dataset}/{extractor}"
 ENVIRONMENT = {
     "SCRIPTS": shlex.quote(str(SCRIPTS)),
     "STORE": shlex.quote(f"{SETTINGS.paths.work}/chunks"),
+    # Only downloads may ask the hub, and even they not where the user says so.
+    "OFFLINE": "${HF_HUB_OFFLINE:-0}",
+    "HF_HUB_OFFLINE": "1",
+    "NOT_DOWNLOADED": shlex.quote(" ".join(map(str, RUN.not_downloaded()))),
     "PYTHONPATH": f"{shlex.quote(str(BASE / 'workflow'))}${{PYTHONPATH:+:$PYTHONPATH}}",
 }
 # Jobs run with the Python that runs snakemake, unless conda or a container brings one.
@@ -64,7 +69,7 @@ wildcard_constraints:
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/models.smk"
+include: "workflow/rules/download.smk"
 include: "workflow/rules/questions.smk"
 include: "workflow/rules/inference.smk"
 include: "workflow/rules/labels.smk"

@@ -2,11 +2,13 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from deltap.cli import parser, run, settings
 from deltap.files import file_sha256
 from deltap.provenance import provenance
 from deltap.questions.build import question_table
+from deltap.questions.hub import downloaded
 from deltap.settings import QuestionsStage
 from deltap.tables import QUESTIONS, write_table
 
@@ -14,10 +16,14 @@ from deltap.tables import QUESTIONS, write_table
 def main(options: argparse.Namespace) -> None:
     """Write the questions of one data set to ``options.out``."""
     stage = settings(QuestionsStage, options.settings)
+    described = stage.model_dump(mode="json")
+    facts: dict[str, Any] = {}
+    if stage.entry.hub:
+        entry, facts["download"] = downloaded(stage.entry, options.manifest)
+        stage = stage.model_copy(update={"entry": entry})
     rows, counts = question_table(stage)
-    described, facts = stage.model_dump(mode="json"), {}
     for key, digest in (("path", "file_sha256"), ("ids_file", "ids_file_sha256")):
-        if path := getattr(stage.entry, key):
+        if path := described["entry"][key]:
             # The file's content decides the table, and not the folder in which it lies.
             described["entry"][key] = Path(path).name
             facts[digest] = file_sha256(path)
@@ -28,5 +34,6 @@ def main(options: argparse.Namespace) -> None:
 if __name__ == "__main__":
     arguments = parser(__doc__)
     arguments.add_argument("--settings", required=True, help="QuestionsStage as JSON, or a JSON or YAML file of it")
+    arguments.add_argument("--manifest", type=Path, help="the download's manifest, for a data set of the hub")
     arguments.add_argument("--out", type=Path, required=True, help="the table of questions (Parquet)")
     run(main, arguments)

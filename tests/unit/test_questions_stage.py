@@ -1,4 +1,4 @@
-"""The whole questions stage: its counts, its script, the real question files, and sets of the hub."""
+"""The whole questions stage: its counts, its script, and the real question files."""
 
 import json
 import subprocess
@@ -6,15 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from deltap.errors import DeltapError
 from deltap.questions.build import question_table
-from deltap.questions.hashes import split_of
-from deltap.questions.hub import hub_rows
-from deltap.settings import DatasetSource, QuestionsStage, Splits
+from deltap.settings import QuestionsStage
 from deltap.tables import QUESTIONS, read_metadata, read_table
 from deltap.text import normalise
 
@@ -209,57 +205,3 @@ def test_the_oddities_of_the_real_files_survive(shared_data: Path) -> None:
     assert 'Who wrote "A cauliflower is nothing but a cabbage with a college education"?' in questions
     assert any(len(answers) > 20 for answers in questions.values())
     assert any('Winning the TV show "American Idol"' in answers for answers in questions.values())
-
-
-@pytest.fixture
-def hub_folder(tmp_path: Path, monkeypatch) -> Path:
-    """A folder with two splits in Parquet files, which `datasets` loads as it loads a repository of the hub."""
-    datasets = pytest.importorskip("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    folder = tmp_path / "repository"
-    (folder / "data").mkdir(parents=True)
-    for split, size in (("train", 5), ("validation", 40)):
-        rows = [
-            {"question": f"q{n}", "question_id": f"tc_{n}", "answer": {"value": f"v{n}", "aliases": [f"a{n}", f"v{n}"]}}
-            for n in range(size)
-        ]
-        pq.write_table(pa.Table.from_pylist(rows), folder / "data" / f"{split}-00000-of-00001.parquet")
-    return folder
-
-
-def hub_stage(folder: Path, **entry: Any) -> QuestionsStage:
-    source = {"format": "triviaqa", "hub": str(folder), "hub_split": "validation", **entry}
-    return QuestionsStage.model_validate({"dataset": "triviaqa", "entry": source, "questions": {}, "examples": []})
-
-
-def test_a_set_of_the_hub_goes_to_the_same_row_readers(hub_folder: Path, caplog) -> None:
-    table, counts = question_table(hub_stage(hub_folder))
-    assert counts["rows"] == len(table) == 40
-    row = next(row for row in table if row["question_id"] == "tc_7")
-    assert row["gold_answers"] == ("v7", "a7")
-    assert row["split"] == split_of("", "triviaqa", "q7", Splits())
-    assert "no revision is given" in caplog.text
-
-
-def test_the_revision_of_a_set_of_the_hub_is_asked_for(hub_folder: Path, monkeypatch) -> None:
-    datasets = pytest.importorskip("datasets")
-    asked: dict[str, Any] = {}
-
-    def load_dataset(*arguments: Any, **named: Any) -> list:
-        asked.update(named, arguments=arguments)
-        return [{"question": "a"}]
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    entry = DatasetSource(hub="a/b", subset="rc.nocontext", hub_split="validation", revision="0f7faf3")
-    rows = list(hub_rows(entry))
-    assert asked == {"arguments": ("a/b", "rc.nocontext"), "split": "validation", "revision": "0f7faf3"}
-    assert (rows[0].place, rows[0].value) == ("a/b, row 1", {"question": "a"})
-
-
-@pytest.mark.parametrize("entry", [{"hub_split": "dev"}, {"subset": "rc.nocontext"}, {"hub": "/no/such/repository"}])
-def test_a_set_of_the_hub_that_cannot_be_loaded_is_an_error_with_the_remedy(hub_folder: Path, entry: dict) -> None:
-    with pytest.raises(DeltapError) as refusal:
-        question_table(hub_stage(hub_folder, **entry))
-    assert f"data set {entry.get('hub', hub_folder)}" in str(refusal.value)
-    assert "network" in str(refusal.value)
-    assert "hf auth login" in str(refusal.value)

@@ -27,7 +27,7 @@ def refused(folder, configfile):
 
 def test_the_default_configuration_is_the_papers_run_and_needs_neither_torch_nor_transformers(tmp_path):
     # Modules that fail on import stand before the real ones.
-    for name in ("torch", "transformers", "sklearn", "pyarrow", "datasets"):
+    for name in ("torch", "transformers", "sklearn", "pyarrow", "datasets", "huggingface_hub"):
         (tmp_path / f"{name}.py").write_text("raise ImportError('imported at parse')")
     started = time.monotonic()
     done = subprocess.run(
@@ -40,7 +40,8 @@ def test_the_default_configuration_is_the_papers_run_and_needs_neither_torch_nor
     seconds = time.monotonic() - started
     assert done.returncode == 0, done.stdout + done.stderr
     jobs = planned(done.stdout + done.stderr)
-    assert jobs["questions"] == 4
+    assert jobs["fetch_model"] == 2
+    assert jobs["fetch_dataset"] == jobs["questions"] == 4
     assert jobs["inference"] == jobs["labels"] == jobs["probes"] == jobs["anchors"] == 2 * 4
     assert jobs["delta_p"] == 2 * 4 * 2
     assert seconds < 5
@@ -123,6 +124,17 @@ def test_an_incomplete_model_directory_is_refused(folder, configfile):
     assert "no such model directory" in refused(
         folder, with_definition(configfile, "model", "tiny-base", source={"path": "nowhere"})
     )
+
+
+def test_a_gguf_file_is_a_source_that_is_converted_first(folder, configfile):
+    (folder / "small.gguf").write_bytes(b"GGUF and so on")
+    gguf = with_definition(configfile, "model", "tiny-base", source={"path": "small.gguf"})
+    jobs = planned(snakemake(folder, changed(gguf, run="other", models=["tiny-base"]), "-n").stdout)
+    assert jobs["fetch_model"] == 1
+    (folder / "text.gguf").write_text("hello")
+    for name, message in (("text.gguf", "not a GGUF file"), ("smal.gguf", "GGUF files in its folder: small.gguf")):
+        wrong = with_definition(configfile, "model", "tiny-base", source={"path": name})
+        assert message in refused(folder, wrong)
 
 
 def test_a_mistyped_key_of_a_definition_names_file_and_entry(folder, configfile):

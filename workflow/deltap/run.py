@@ -6,15 +6,20 @@ Snakemake reads this at every start, so nothing heavy (torch, pyarrow, …) may 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from deltap.errors import DeltapError, nearest
 from deltap.figures.variants import figure_variants
-from deltap.models.directory import MANIFEST, check_model_directory, model_files
+from deltap.files import digest
+from deltap.hub import Repository
+from deltap.manifest import MANIFEST
+from deltap.models.directory import check_gguf, check_model_directory, model_files
 from deltap.questions.source import check_file
 from deltap.settings import (
+    DatasetDownload,
     DatasetEntry,
     DatasetSource,
     DeltaPStage,
@@ -28,6 +33,7 @@ from deltap.settings import (
     PromptSettings,
     QuestionsStage,
     RunSettings,
+    Source,
     mistakes,
 )
 
@@ -55,6 +61,7 @@ class Run:
         self.datasets = _chosen(settings.datasets, "datasets", files["dataset"], DatasetEntry)
         self.figures = _chosen(settings.figures, "figures", files["figure"], FigureEntry)
         self.results = Path(settings.paths.results) / settings.run
+        self._models, self._datasets = Path(settings.paths.models), Path(settings.paths.datasets)
 
     def check_inputs(self) -> None:
         """Raise DeltapError with one line for each question file or model directory that is missing or incomplete.
@@ -69,38 +76,55 @@ class Run:
                 mistakes.append(str(error))
         for name, model in self.models.items():
             try:
-                if model.source.path:
-                    check_model_directory(Path(model.source.path))
+                if model.source.is_directory:
+                    check_model_directory(Path(str(model.source.path)))
+                elif model.source.path:
+                    check_gguf(Path(model.source.path))
             except DeltapError as error:
                 mistakes.append(f"model '{name}': {error}")
         if mistakes:
             raise DeltapError("\n".join(mistakes))
 
-    def question_files(self, dataset: str) -> list[str]:
-        """Return the local files whose change means other questions."""
-        entry = self.datasets[dataset]
-        return [path for path in (entry.path, entry.ids_file) if path]
-
     def model_directory(self, model: str) -> Path:
         """Return the directory of a model's weights and tokenizer."""
         source = self.models[model].source
-        if source.path:
-            return Path(source.path)
-        return Path(self.settings.paths.models) / self.source_slug(model)
+        return Path(str(source.path)) if source.is_directory else self._models / _model_slug(source)
 
     def model_inputs(self, model: str) -> list[Path]:
         """Return the files whose change means another model: its own, or the manifest of a fetched one."""
         directory = self.model_directory(model)
-        return model_files(directory) if self.models[model].source.path else [directory / MANIFEST]
+        return model_files(directory) if self.models[model].source.is_directory else [directory / MANIFEST]
 
-    def source_slug(self, model: str) -> str:
-        """Return the name of the directory that a fetched model's source is kept in."""
-        source = self.models[model].source
-        if source.wheel and source.sha256:
-            name = f"{source.wheel.replace('==', '-')}-{source.sha256[:8]}"
-        else:
-            name = f"{source.hub}@{source.revision or 'main'}"
-        return name.replace("/", "--")
+    def question_file(self, dataset: str) -> Path:
+        """Return a data set's file, or the manifest of its download."""
+        entry = self.datasets[dataset]
+        return Path(entry.path) if entry.path else self._datasets / _dataset_slug(_download(entry)) / MANIFEST
+
+    @property
+    def model_downloads(self) -> dict[str, Source]:
+        """The models that are fetched or converted, by the name of the directory that keeps them."""
+        sources = (entry.source for entry in self.models.values())
+        return {_model_slug(source): source for source in sources if not source.is_directory}
+
+    @property
+    def dataset_downloads(self) -> dict[str, DatasetDownload]:
+        """The question sets that are downloaded, by the name of the directory that keeps them."""
+        downloads = (_download(entry) for entry in self.datasets.values() if entry.hub)
+        return {_dataset_slug(download): download for download in downloads}
+
+    def not_downloaded(self) -> list[Repository]:
+        """Return the hub's repositories that the run still has to download."""
+        models = [
+            Repository("model", source.hub, source.revision)
+            for slug, source in self.model_downloads.items()
+            if source.hub and not (self._models / slug / MANIFEST).exists()
+        ]
+        datasets = [
+            Repository("dataset", download.hub, download.revision)
+            for slug, download in self.dataset_downloads.items()
+            if not (self._datasets / slug / MANIFEST).exists()
+        ]
+        return list(dict.fromkeys([*models, *datasets]))
 
     def prompt(self, model: str) -> PromptSettings:
         """Return how a model is asked."""
@@ -165,6 +189,31 @@ class Run:
             "model": [[name, entry.label] for name, entry in self.models.items()],
             "dataset": [[name, entry.label] for name, entry in self.datasets.items()],
         }
+
+
+def _model_slug(source: Source) -> str:
+    """Return the name of the directory that a fetched model is kept in; no two sources share one."""
+    if source.wheel and source.sha256:
+        return _slug(f"{source.wheel.replace('==', '-')}-{source.sha256[:8]}")
+    if source.path:
+        path = Path(source.path).resolve()
+        return _slug(f"{path.stem}-{digest(str(path))[:8]}")
+    return _slug(f"{source.hub}@{source.revision or 'main'}")
+
+
+def _dataset_slug(download: DatasetDownload) -> str:
+    """Return the name of the directory that a downloaded question set is kept in; no two share one."""
+    parts = (f"{download.hub}@{download.revision or 'main'}", download.subset, download.hub_split)
+    return _slug(".".join(part for part in parts if part))
+
+
+def _slug(name: str) -> str:
+    return quote(name.replace("/", "--"), safe="@+")
+
+
+def _download(entry: DatasetSource) -> DatasetDownload:
+    """Return what a data set of the hub is downloaded by."""
+    return _part(entry, DatasetDownload)
 
 
 def _part(whole: BaseModel, kind: type[Entry]) -> Entry:

@@ -144,6 +144,8 @@ class PathSettings(Section):
     """The store of finished inference chunks; may lie on scratch, is shared by runs and safe to delete."""
     models: str = "models"
     """Models that are fetched and converted."""
+    datasets: str = "datasets"
+    """Question sets that are downloaded."""
 
 
 class Source(Section):
@@ -152,9 +154,9 @@ class Source(Section):
     hub: str | None = None
     """Hugging Face Hub id such as ``Qwen/Qwen3-8B``."""
     revision: str | None = None
-    """Commit of ``hub``."""
+    """Commit, tag or branch of ``hub``. Without one the first download's commit counts, which its manifest keeps."""
     path: str | None = None
-    """A model directory; relative to the file that says so."""
+    """A model directory, or a GGUF file (``….gguf``), which is converted once; relative to the file that says so."""
     wheel: str | None = None
     """A GGUF file inside a PyPI wheel, ``package==version``; converted once to a model directory."""
     file: str | None = None
@@ -171,6 +173,11 @@ class Source(Section):
         if bool(self.wheel) != bool(self.file and self.sha256):
             raise ValueError("wheel, file and sha256 go together")
         return self
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether the weights lie in a model directory already, so that nothing is fetched or converted."""
+        return self.path is not None and not self.path.lower().endswith(".gguf")
 
 
 class ModelSettings(Section):
@@ -249,7 +256,7 @@ class DatasetSource(Section):
     hub: str | None = None
     """Hugging Face Hub id such as ``akariasai/PopQA``."""
     revision: str | None = None
-    """Commit of ``hub``."""
+    """Commit, tag or branch of ``hub``. Without one the first download's commit counts, which its manifest keeps."""
     subset: str | None = None
     """Of ``hub``, such as ``rc.nocontext``."""
     hub_split: str | None = None
@@ -344,6 +351,15 @@ class RunSettings(Section):
 
 
 # What each stage's script takes as --settings: the parts of a run that the stage depends on, and nothing else.
+
+
+class DatasetDownload(Section):
+    """Settings of ``scripts/fetch_dataset.py``."""
+
+    hub: str
+    revision: str | None = None
+    subset: str | None = None
+    hub_split: str
 
 
 class QuestionsStage(Section):

@@ -3,7 +3,8 @@
 
 rule questions:
     input:
-        lambda wildcards: RUN.question_files(wildcards.dataset),
+        source=lambda wildcards: RUN.question_file(wildcards.dataset),
+        ids=lambda wildcards: RUN.datasets[wildcards.dataset].ids_file or [],
     output:
         f"{RESULTS}/questions/{{dataset}}.parquet",
     log:
@@ -12,6 +13,7 @@ rule questions:
         f"{RESULTS}/benchmarks/questions/{{dataset}}.tsv"
     params:
         settings=lambda wildcards: as_json(RUN.questions_stage(wildcards.dataset)),
+        manifest=lambda wildcards, input: ["--manifest", input.source] if RUN.datasets[wildcards.dataset].hub else [],
         code=code("questions"),
     resources:
         mem_mb=4000,
@@ -22,4 +24,5 @@ rule questions:
     message:
         "Reading the questions of {wildcards.dataset}"
     shell:
-        "python \"$SCRIPTS/questions.py\" --settings {params.settings:q} --out {output:q} --log {log:q}"
+        "python \"$SCRIPTS/questions.py\" --settings {params.settings:q} {params.manifest:q} --out {output:q}"
+        " --log {log:q}"

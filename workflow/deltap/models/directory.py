@@ -5,9 +5,7 @@ from pathlib import Path
 
 from deltap.errors import DeltapError
 from deltap.files import digest, file_sha256
-
-MANIFEST = "manifest.json"
-"""Written last into a fetched model's directory: source, revision and files."""
+from deltap.manifest import FETCH, MANIFEST, check_files, read_manifest
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
 _KINDS = {".json", ".jinja", ".model", ".txt", ".safetensors"}
@@ -16,9 +14,11 @@ _KINDS = {".json", ".jinja", ".model", ".txt", ".safetensors"}
 def check_model_directory(directory: Path) -> None:
     """Raise DeltapError unless ``directory`` holds a configuration, safetensors weights and a tokenizer."""
     if not directory.is_dir():
-        raise DeltapError(f"{directory}: no such model directory")
+        raise DeltapError(f"{directory}: no such model directory; if it is one that is fetched, {FETCH}")
     if not (directory / "config.json").is_file():
-        raise DeltapError(f"{directory}: no config.json, so this is not a transformers model directory")
+        gguf = sorted(directory.glob("*.gguf"))
+        remedy = f"; to use the GGUF file in it, give the file: 'path: {gguf[0]}'" if gguf else ""
+        raise DeltapError(f"{directory}: no config.json, so this is not a transformers model directory{remedy}")
     if not any(directory.glob("*.safetensors")):
         pickles = any(directory.glob("*.bin")) or any(directory.glob("*.pt"))
         remedy = (
@@ -46,17 +46,27 @@ def model_files(directory: Path) -> list[Path]:
 def revision(directory: Path) -> str:
     """Return a digest of a model directory: the same model gives the same text, wherever it lies.
 
-    Checksums come from the manifest where there is one (raises DeltapError if a file's size is not that of the
-    manifest), else they are computed, which takes about as long as reading the files.
+    Checksums come from the manifest where there is one (raises DeltapError if a file is missing, or has not the size
+    that the manifest says), else they are computed, which takes about as long as reading the files.
     """
-    known = {}
-    if (directory / MANIFEST).is_file():
-        manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
-        known = {file["name"]: file for file in manifest["files"]}
-    checksums = {}
-    for path in model_files(directory):
-        file = known.get(path.name)
-        if file and file["size"] != path.stat().st_size:
-            raise DeltapError(f"{path}: changed since it was fetched; delete {directory} and run 'snakemake download'")
-        checksums[path.name] = file["sha256"] if file else file_sha256(path)
-    return digest(checksums)
+    manifest = read_manifest(directory)
+    if manifest:
+        check_files(manifest, directory)
+        known = {file.name: file.sha256 for file in manifest.files}
+    else:
+        known = {}
+    return digest({path.name: known.get(path.name) or file_sha256(path) for path in model_files(directory)})
+
+
+GGUF = b"GGUF"
+"""What every GGUF file begins with."""
+
+
+def check_gguf(path: Path) -> None:
+    """Raise DeltapError unless ``path`` is a GGUF file."""
+    if not path.is_file():
+        near = sorted(other.name for other in path.parent.glob("*.gguf"))
+        raise DeltapError(f"{path}: no such file; GGUF files in its folder: {', '.join(near) or 'none'}")
+    with path.open("rb") as stream:
+        if stream.read(len(GGUF)) != GGUF:
+            raise DeltapError(f"{path}: not a GGUF file, or not a whole one")

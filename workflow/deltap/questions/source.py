@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from deltap.errors import DeltapError
+from deltap.manifest import FETCH
 from deltap.questions.containers import file_rows
-from deltap.questions.hub import hub_rows
 from deltap.questions.rows import Row
 from deltap.settings import DatasetSource
 
@@ -31,8 +31,8 @@ def _check(path: Path, dataset: str) -> None:
 
 
 def source_rows(entry: DatasetSource, dataset: str) -> Iterator[Row]:
-    """Return the rows of a data set, from its file or from the hub."""
+    """Return the rows of a data set from its file; one of the hub is read from its download (`questions.hub`)."""
     if entry.path is None:
-        return hub_rows(entry)
+        raise DeltapError(f"data set {dataset}: {entry.hub} is read from its download; {FETCH}, or give a 'path:'")
     check_file(entry, dataset)
     return file_rows(Path(entry.path))
