@@ -89,7 +89,7 @@ def test_an_answer_after_a_thought_is_read_like_one_without(tokenizer, thought, 
     ids = [*tokenizer.encode(tag, add_special_tokens=False), *tokenizer.encode(f" {answer}", add_special_tokens=False)]
     found = read_answer(tokenizer, context, ids, truncated=False, thinking=True)
     assert found.text == answer.strip()
-    assert found.thought == decode(tokenizer, context, ids)[0].split("</think>")[0] + "</think>"
+    assert found.thought == decode(tokenizer, context, ids)[0].rpartition("</think>")[0] + "</think>"
     assert not found.unfinished_thought
     # The same as if the whole had been read token by token, without looking for the tag first.
     whole, offsets = decode(tokenizer, context, ids)

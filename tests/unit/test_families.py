@@ -13,13 +13,14 @@ from transformers import AutoModelForCausalLM
 
 import tiny
 from deltap.errors import DeltapError
+from deltap.inference import Inference
 from deltap.models.check import check_model
 from deltap.models.engine import Engine
 from deltap.models.knockout import ATTENTION
 from deltap.models.layers import decoder_layers, refuse_unsupported
-from deltap.models.load import load
+from deltap.models.load import end_ids, load
 from deltap.models.prompts import Prompter
-from deltap.settings import ModelSettings, PromptSettings
+from deltap.settings import InferenceSettings, InferenceStage, ModelSettings, PromptSettings
 
 SITES = ("attn", "mlp", "resid")
 PREFIX = [0, 40, 51, 62, 73, 84, 95]  # longer than the window
@@ -58,13 +59,12 @@ def reference(model, ids, cut=(), last_layer=-1):
         return read
 
     def mask(layer, window):
-        allowed = torch.zeros(n, n, dtype=torch.bool)
-        for query in range(n):
-            for key in range(query + 1):
-                inside = window is None or query - key < window
-                severed = layer <= last_layer and key in cut and query not in cut
-                allowed[query, key] = inside and not severed
-        logits = torch.where(allowed, 0.0, -torch.inf)[None, None]
+        def seen(query, key):
+            inside = key <= query and (window is None or query - key < window)
+            severed = layer <= last_layer and key in cut and query not in cut
+            return inside and not severed
+
+        logits = torch.tensor([[[[0.0 if seen(i, j) else -torch.inf for j in range(n)] for i in range(n)]]])
         return lambda module, arguments, keywords: (arguments, {**keywords, "attention_mask": logits})
 
     used = model.config._attn_implementation
@@ -179,6 +179,21 @@ def test_answers_are_those_of_repeated_argmax_in_batches_and_from_the_prefix(mod
     assert [engine.generate([prompt], {end}, new)[0] for prompt in SEQUENCES] == expected
 
 
+@pytest.mark.parametrize("window", [tiny.WINDOW, 19, 20, 100])
+@pytest.mark.parametrize("family", ["mistral", "gemma3"])
+def test_only_texts_longer_than_the_window_are_not_padded_together(family, window):
+    config = type(tiny.ALL_FAMILIES[family])(**{**tiny.ALL_FAMILIES[family].to_dict(), "sliding_window": window})
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION).eval()
+    new = 2  # the longest text is 18 + 2 tokens
+    alone = [Engine(model, 1).generate([prompt], {399}, new)[0] for prompt in SEQUENCES]
+    engine = Engine(model, 10_000)
+    engine.share_prefix(PREFIX[:3])
+    batches: list[int] = []
+    assert engine.generate(SEQUENCES, {399}, new, batches.append) == alone
+    assert batches == ([3] if window >= 20 else [1, 1, 1])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_saved_model_loads_and_passes_the_check_for_base_and_chat_prompts(family, tmp_path):
     directory = tiny.save(tmp_path, family)
@@ -188,6 +203,54 @@ def test_a_saved_model_loads_and_passes_the_check_for_base_and_chat_prompts(fami
         close(states, expected[site])
     for kind in ("base", "chat"):
         check_model(engine, Prompter(tokenizer, kind, PromptSettings()), SITES)
+
+
+@pytest.mark.parametrize("kind", ["base", "chat"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_inference_job_reads_what_the_reference_reads(family, kind, tmp_path, monkeypatch):
+    """From questions to activations: the answer's own tokens, clean and with the exact question cut."""
+    directory = tiny.save(tmp_path, family)
+    entry = ModelSettings(kind=kind, dtype="float32", device="cpu")
+    tokenizer, engine = load(directory, entry)
+    sites, positions = SITES, ("last", "exact_answer_last")
+    stage = InferenceStage(
+        model="m",
+        dataset="d",
+        extractor="auto",
+        entry=entry,
+        prompt=PromptSettings(),
+        inference=InferenceSettings(sites=sites, positions=positions),
+    )
+    prompter = Prompter(tokenizer, kind, PromptSettings())
+    engine.share_prefix(prompter.prefix_ids)
+    job = Inference(engine, tokenizer, prompter, end_ids(tokenizer, engine, at_newline=kind == "base"), stage)
+    names = ("Arland", "the old Kingdom of Belania", "Corford")
+    said = [tokenizer.encode(text) for text in (" Paris, a city in Europe.", " the old man", " It is France.")]
+    monkeypatch.setattr(engine, "generate", lambda *arguments: said)  # a random model says nothing that has a core
+    questions = [
+        {
+            "question_id": name,
+            "question": f"What is the capital of {name}?",
+            "subject": name,
+            "property": "capital",
+            "gold_answers": ["x"],
+            "split": "test",
+        }
+        for name in names
+    ]
+    tensors, rows = job.chunk(job.prepare(questions), lambda done: None)
+    model = tiny.model(family)
+    assert [row["exclusion"] for row in rows] == [None] * len(names)
+    for row in rows:
+        ids = prompter(row["question"]).ids + row["answer_ids"]
+        cut = row["exact_question_tokens"]
+        places = [len(ids) - 1, row["exact_answer_tokens"][-1]]
+        clean = reference(model, ids)
+        knockout = reference(model, ids, cut, last_layer=engine.layers - 1)
+        for site in sites:
+            for position, place in zip(positions, places, strict=True):
+                close(tensors[f"clean/{site}/{position}"][:, row["clean_row"]], clean[site][:, place])
+                close(tensors[f"knockout/{site}/{position}"][:, row["knockout_row"]], knockout[site][:, place])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -2,9 +2,11 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 import tiny
 from deltap.errors import DeltapError
@@ -15,7 +17,7 @@ from deltap.models.knockout import ATTENTION
 from deltap.models.layers import refuse_unsupported, site_modules
 from deltap.models.load import end_ids, load
 from deltap.models.prompts import Prompter
-from deltap.settings import ModelSettings, PromptSettings
+from deltap.settings import ModelEntry, ModelSettings, PromptSettings
 
 SITES = ("attn", "mlp", "resid")
 SETTINGS = ModelSettings(kind="base", dtype="float32", device="cpu")
@@ -188,3 +190,24 @@ def test_the_check_leaves_the_attention_as_it_was(tokenizer):
     before = model.config._attn_implementation
     check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()), SITES)
     assert model.config._attn_implementation == before == ATTENTION
+
+
+def test_the_papers_models_are_defined_and_no_commit_is_written_down():
+    definitions = yaml.safe_load((Path(__file__).parents[2] / "config" / "models.yaml").read_text(encoding="utf-8"))
+    entries = [ModelEntry.model_validate(definition) for definition in definitions.values()]
+    from_hub = {entry.source.hub: entry.kind for entry in entries if entry.source.hub}
+    assert from_hub == {
+        "Qwen/Qwen3-8B": "chat",
+        "Qwen/Qwen3-32B": "chat",
+        "meta-llama/Llama-3.2-1B": "base",
+        "meta-llama/Llama-3.2-3B": "base",
+        "meta-llama/Meta-Llama-3-8B": "base",
+        "meta-llama/Meta-Llama-3-70B": "base",
+        "meta-llama/Llama-3.2-3B-Instruct": "chat",
+        "meta-llama/Meta-Llama-3-8B-Instruct": "chat",
+        "mistralai/Mistral-7B-v0.1": "base",
+        "mistralai/Mistral-7B-v0.3": "base",
+        "mistralai/Mistral-7B-Instruct-v0.1": "chat",
+        "mistralai/Mistral-7B-Instruct-v0.3": "chat",
+    }
+    assert not any(entry.source.revision or entry.thinking for entry in entries)

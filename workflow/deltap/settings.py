@@ -188,7 +188,7 @@ class ModelSettings(Section):
     thinking: bool = False
     """For chat models that can think before they answer: passed to the chat template as ``enable_thinking``. If true,
     the answer is what follows ``</think>``; a thought that ``max_new_tokens`` cuts off is no answer and is excluded, as
-    ``truncated_thought``."""
+    ``truncated_thought`` (``unfinished_thought`` where the model itself stopped without closing it)."""
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     engine: Literal["single"] = "single"

@@ -64,8 +64,8 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
                 layer = int(bad.nonzero()[0])
                 raise DeltapError(
                     f"{type(engine.model).__name__}: the load check failed at site '{site}', layer {first + layer}: "
-                    f"{what} (difference {worst[layer]:.3g} of the activation's length, allowed {allowed:.3g}); this "
-                    "model cannot be measured by knockout"
+                    f"{what} (difference {worst[layer]:.3g} of the activation's length, allowed {allowed:.3g}); "
+                    "this model cannot be measured by knockout"
                 )
 
         refuse("its own attention computes something else than plain attention", clean[site], own[site])
@@ -81,7 +81,7 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
     if any(torch.equal(clean[site][:, :, 1], knockout[site][:, :, 1]) for site in sites):
         raise DeltapError(
             f"{type(engine.model).__name__}: the load check failed: cutting attention changes nothing; this model "
-            "model cannot be measured by knockout"
+            "cannot be measured by knockout"
         )
 
 

@@ -1,6 +1,7 @@
 """The engine: the one interface between the method and a loaded model."""
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -90,14 +91,15 @@ class Engine:
         """Return the greedy continuation of each prompt, up to and without the first token of ``end_ids``.
 
         Prompts of different lengths are padded between the shared prefix and the rest, where every padded token has
-        something to attend to. Without a prefix, and where a layer's window would count padding as distance, batches
-        hold prompts of one length instead. A continuation of ``max_new_tokens`` tokens was cut off. ``progress`` is
-        told the number of prompts done after each batch. Raises NotFinite for a model that overflows.
+        something to attend to. Without a prefix, and where a text is longer than a layer's window, which would count
+        padding as distance, batches hold prompts of one length instead. A continuation of ``max_new_tokens`` tokens was
+        cut off. ``progress`` is told the number of prompts done after each batch. Raises NotFinite for a model that
+        overflows.
         """
         answers: list[list[int]] = [[] for _ in prompts]
         for shared, indices in self._by_prefix(prompts):
-            divide = by_length if shared and not any(self._prefix_cache.is_sliding) else of_equal_length
             lengths = [len(prompts[index]) - shared + max_new_tokens for index in indices]
+            divide = by_length if shared and shared + max(lengths) <= self._narrowest_window() else of_equal_length
             for batch in divide(lengths, self.batch_tokens):
                 chosen = [indices[item] for item in batch]
                 longest = max(len(prompts[index]) for index in chosen)
@@ -117,6 +119,10 @@ class Engine:
                     answers[index] = answer
                 progress(len(chosen))
         return answers
+
+    def _narrowest_window(self) -> float:
+        windows = [layer.sliding_window for layer in self._prefix_cache.layers if layer.is_sliding]
+        return min(windows, default=math.inf)
 
     def _decode(
         self, ids: torch.Tensor, mask: torch.Tensor, cache: Any, shared: int, end_ids: set[int], max_new_tokens: int
