@@ -35,7 +35,15 @@ def project(hub, folder):
     hub.repositories.clear()
     hub.add("models/owner/tiny", tiny.save(folder / "served-model", "llama"))
     hub.add("datasets/owner/rulers", data(folder / "served-set", "Nobody"))
-    model = {"label": "Tiny", "source": {"hub": "owner/tiny"}, "kind": "base", "dtype": "float32", "gpus": 0}
+    model = {
+        "label": "Tiny",
+        "source": {"hub": "owner/tiny"},
+        "kind": "base",
+        "dtype": "float32",
+        "device": "cpu",
+        "gpus": 0,
+    }
+    model["max_new_tokens"] = 4
     running.write_yaml(folder / "models.yaml", {"tiny": model})
     dataset = {"label": "Rulers", "format": "nq", "hub": "owner/rulers", "hub_split": "validation"}
     running.write_yaml(folder / "datasets.yaml", {"rulers": dataset})
@@ -66,7 +74,8 @@ def test_download_fetches_what_every_later_job_reads_offline(hub, environment, t
     # Another run uses the same downloads, and asks the hub nothing.
     hub.requests.clear()
     other = changed(configfile, run="other")
-    snakemake(tmp_path, other, "results/other/questions/rulers.parquet")
+    answers = "results/other/inference/tiny/rulers/auto/0/answers.parquet"
+    snakemake(tmp_path, other, answers)
     assert not hub.requests
     table = tmp_path / "results" / "other" / "questions" / "rulers.parquet"
     assert read_table(table, QUESTIONS).num_rows == len(running.SUBJECTS)
@@ -85,7 +94,7 @@ def test_download_fetches_what_every_later_job_reads_offline(hub, environment, t
     assert "snakemake download --forcerun fetch_model fetch_dataset" in broken.stdout
     snakemake(tmp_path, configfile, "download", "--forcerun", "fetch_model", "fetch_dataset")
     assert json.loads((tmp_path / SET / "manifest.json").read_text()) == manifests[SET]
-    assert "Nothing to be done" in snakemake(tmp_path, other, "results/other/questions/rulers.parquet").stdout
+    assert "Nothing to be done" in snakemake(tmp_path, other, answers).stdout
 
     # A download that fails leaves the manifest, and so the pin.
     (tmp_path / SET / "data.parquet").unlink()
