@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
+from tokenizers.pre_tokenizers import ByteLevel
 
 import stand_in_hub
 import tiny
@@ -295,7 +296,7 @@ def test_a_missing_or_damaged_download_is_refused_by_who_reads_it(hub, tmp_path)
 def write_gguf(path: Path, seed: int = 0) -> np.ndarray:
     """Write a small Llama model as a GGUF file, and return its embedding."""
     random = np.random.default_rng(seed)
-    hidden, heads, groups, inner, tokens = 32, 4, 2, 48, ["<s>", "</s>", "a", "b", "ab", "Ġ", "Ċ", "c"]
+    hidden, heads, groups, inner, tokens = 32, 4, 2, 48, ["<s>", "</s>", *ByteLevel.alphabet(), "ab"]
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(1)
     writer.add_context_length(64)
@@ -308,7 +309,7 @@ def write_gguf(path: Path, seed: int = 0) -> np.ndarray:
     writer.add_vocab_size(len(tokens))
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(tokens)
-    writer.add_token_types([3, 3, 1, 1, 1, 1, 1, 1])
+    writer.add_token_types([3, 3, *[1] * (len(tokens) - 2)])
     writer.add_token_merges(["a b"])
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)

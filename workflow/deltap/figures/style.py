@@ -90,6 +90,7 @@ def delta_p_limits(values: np.ndarray, y_min: float | None, y_max: float) -> tup
     ``values`` are percentage points, NaN allowed; without ``y_min`` the data alone decide.
     """
     finite = values[np.isfinite(values)]
-    low = 10 * np.floor(finite.min(initial=0) / 10)
-    high = 10 * np.ceil(finite.max(initial=0) / 10)
+    smallest, largest = finite.min(initial=0), finite.max(initial=0)
+    low = min(10 * np.floor(smallest / 10), smallest)  # a tenth of a tiny number may be rounded to zero
+    high = max(10 * np.ceil(largest / 10), largest)
     return float(min(low, low if y_min is None else y_min)), float(max(high, y_max))
