@@ -49,7 +49,7 @@ def main(options: argparse.Namespace) -> None:
         "versions": {name: made_by["versions"][name] for name in ("torch", "transformers", "tokenizers")},
         "settings": stage.model_dump(mode="json", exclude={"inference": {"shards", "chunk_questions"}}),
     }
-    description = f"{stage.model} {stage.dataset} (answers, clean, knockout)"
+    description = f"{stage.model}, {stage.dataset}"
     with cli.progress((), description, total=3 * len(questions), unit="pass") as bar:
         chunks = run_shard(inference, questions, Store(options.store), identity, bar.update)
 

@@ -15,7 +15,7 @@ _QUESTION, _CUT = "What is the name of the capital city of the country Argentina
 # Largest difference allowed, as a share of the activation's length (Euclidean norm): rounding in the model's dtype,
 # which adds up from layer to layer. Measured with a real model of 30 layers: 0.05 in bfloat16, 0.01 in float16. What
 # the cut itself changes is 0.5 to 1.2 in the layer where it changes most.
-_TOLERANCE = {torch.float32: 2e-4, torch.bfloat16: 0.2, torch.float16: 0.04}
+_TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.04}
 
 
 def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> None:
