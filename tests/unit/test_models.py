@@ -118,7 +118,7 @@ def test_a_model_that_looks_ahead_fails_the_check(tokenizer):
     model = tiny.model("llama")
     layer = model.model.layers[1].mlp
     inner = layer.forward
-    layer.forward = lambda x: inner(x) + x.mean(dim=1, keepdim=True)
+    layer.forward = lambda x: inner(x) + 100 * x.mean(dim=1, keepdim=True)
     with pytest.raises(DeltapError, match="before the cut"):
         check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()), SITES)
 
