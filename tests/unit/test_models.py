@@ -119,7 +119,8 @@ def test_a_model_that_looks_ahead_fails_the_check(tokenizer):
     layer = model.model.layers[1].mlp
     inner = layer.forward
     layer.forward = lambda x: inner(x) + 100 * x.mean(dim=1, keepdim=True)
-    with pytest.raises(DeltapError, match="before the cut"):
+    # What comes later differs under the cut, and in a batch: either comparison notices.
+    with pytest.raises(DeltapError, match=r"load check failed.*(before the cut|padded batch)"):
         check_model(Engine(model, 4096), Prompter(tokenizer, "base", PromptSettings()), SITES)
 
 
