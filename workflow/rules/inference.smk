@@ -5,6 +5,9 @@ rule inference:
     input:
         questions=rules.questions.output,
         model=lambda wildcards: RUN.model_inputs(wildcards.model),
+        generated=lambda wildcards: rules.answers.output if RUN.asks_llm(wildcards.extractor) else [],
+        llm_spans=lambda wildcards: rules.spans.output if RUN.asks_llm(wildcards.extractor) else [],
+        given=[*SETTINGS.given.answers, *SETTINGS.given.spans],
     output:
         answers=f"{RESULTS}/inference/{SERIES}/{{shard}}/answers.parquet",
         activations=expand(
@@ -24,6 +27,12 @@ rule inference:
         ),
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         out=lambda wildcards, output: Path(output.answers).parent,
+        found=lambda wildcards, input: [
+            *option("--generated", input.generated),
+            *option("--llm-spans", input.llm_spans),
+            *option("--given-answers", SETTINGS.given.answers),
+            *option("--given-spans", SETTINGS.given.spans),
+        ],
         code=code("inference"),
     threads: lambda wildcards: RUN.models[wildcards.model].threads
     resources:
@@ -36,4 +45,4 @@ rule inference:
         "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard})"
     shell:
         "python \"$SCRIPTS/inference.py\" --settings {params.settings:q} --questions {input.questions:q}"
-        " --model {params.model:q} --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"
+        " --model {params.model:q} {params.found:q} --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"
