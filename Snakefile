@@ -80,6 +80,7 @@ include: "workflow/rules/probes.smk"
 include: "workflow/rules/anchors.smk"
 include: "workflow/rules/delta_p.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/verdict.smk"
 include: "workflow/rules/figures.smk"
 
 
@@ -94,10 +95,11 @@ rule all:
     default_target: True
     input:
         rules.tables.input,
+        rules.verdict.output,
         rules.figures.input,
 
 
 onsuccess:
     print(f"\nFigures: {' '.join(f'{RESULTS}/figures/{figure}.{SETTINGS.formats[0]}' for figure in FIGURES)}")
     print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
-    print(f"To read: {RESULTS}/samples.md, {RESULTS}/extraction.md")
+    print(f"To read: {RESULTS}/verdict.md, {RESULTS}/samples.md, {RESULTS}/extraction.md")

@@ -37,6 +37,7 @@ from deltap.settings import (
     RunSettings,
     Source,
     SpansStage,
+    VerdictStage,
     mistakes,
 )
 
@@ -230,6 +231,12 @@ class Run:
             anchor=anchor,  # type: ignore[arg-type]
             groupings=self.settings.groupings,
             reference_class=self.settings.reference_class,
+        )
+
+    def verdict_stage(self) -> VerdictStage:
+        """Return what the verdict depends on; of several extractors the first one's curves are judged."""
+        return VerdictStage(
+            extractor=self.settings.extractors[0], verdict=self.settings.verdict, bootstrap=self.settings.bootstrap
         )
 
     def labels(self) -> dict[str, list[list[str]]]:

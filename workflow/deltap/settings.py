@@ -198,6 +198,34 @@ class BootstrapSettings(Section):
     seed: int = Field(0, ge=0)
 
 
+class VerdictSettings(Section):
+    """The claims of the published figure, as numbers. ΔP in percentage points."""
+
+    site: Site = "attn"
+    position: Position = "exact_answer_last"
+    grouping: Grouping = "per_layer"
+    min_n: int = Field(10, ge=2)
+    """A layer counts for a group only with so many samples."""
+    near_zero: float = Field(5, ge=0)
+    """|ΔP| of what stays or starts near zero."""
+    far_below: float = Field(-20, le=0)
+    """Q-Anchored over the deeper half."""
+    early: float = Field(0.6, ge=0.2, le=0.9)
+    """Depth, 0 … 1, by which most of the fall has come: layer 21 of 36, 38 of 64."""
+    most: Fraction = 0.5
+    """Share that is most."""
+    levels: dict[Name, tuple[float, float]] = Field({"qwen3-8b": (-80, -60), "qwen3-32b": (-100, -80)})
+    """What Q-Anchored was seen to reach over the last third of the layers, by model."""
+    smaller_and_larger: tuple[Name, Name] = ("qwen3-8b", "qwen3-32b")
+    """Two models of which the second lies lower."""
+    lowest: Name = "popqa"
+    """The data set that is usually the lowest."""
+    follow: float = Field(0.8, ge=-1, le=1)
+    """Correlation over layers of curves that follow each other."""
+    rougher: float = Field(2, gt=0)
+    """How many times larger the mean step between layers is of a curve that jumps."""
+
+
 class PathSettings(Section):
     """Where files go; relative paths start at the working directory."""
 
@@ -409,6 +437,7 @@ class RunSettings(Section):
     inference: InferenceSettings = InferenceSettings()
     probe: ProbeSettings = ProbeSettings()
     bootstrap: BootstrapSettings = BootstrapSettings()
+    verdict: VerdictSettings = VerdictSettings()
     paths: PathSettings = PathSettings()
     model_files: tuple[str, ...] = ()
     """Further files of model definitions, beside ``config/models.yaml``."""
@@ -516,6 +545,14 @@ class DeltaPStage(Section):
     anchor: Anchor
     groupings: tuple[Grouping, ...]
     reference_class: ReferenceClass
+
+
+class VerdictStage(Section):
+    """Settings of ``scripts/verdict.py``."""
+
+    extractor: Extractor
+    verdict: VerdictSettings
+    bootstrap: BootstrapSettings
 
 
 def mistakes(error: ValidationError, kind: type[BaseModel]) -> list[str]:
