@@ -34,7 +34,7 @@ configfile: BASE / "config" / "config.yaml"
 try:
     RUN = Run(config, BASE / "config")
     RUN.check_inputs()
-    FIGURES = RUN.figure_variants()
+    FIGURES = [file for name in RUN.figures for file in RUN.figure_files(name) if RUN.figure_tables(name)]
 except DeltapError as error:
     raise WorkflowError(str(error)) from None
 
@@ -95,6 +95,7 @@ rule all:
 
 
 onsuccess:
-    print(f"\nFigures: {' '.join(f'{RESULTS}/figures/{figure}.{SETTINGS.formats[0]}' for figure in FIGURES)}")
+    first = [file for file in FIGURES if not file.endswith(SETTINGS.formats[1:])]
+    print(f"\nFigures: {' '.join(f'{RESULTS}/figures/{file}' for file in first)}")
     print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
     print(f"To read: {RESULTS}/samples.md, {RESULTS}/extraction.md")

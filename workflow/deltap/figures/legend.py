@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from math import ceil
 
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 
-def add_legend(figure: Figure, handles: Sequence[Line2D], group: int, columns: int) -> None:
+def add_legend(figure: Figure, handles: Sequence[Artist], group: int, columns: int) -> None:
     """Add a legend of ``handles`` with as many columns as fit into the figure's width, at most ``columns``.
 
     Each run of ``group`` handles (the anchors of one data set) stands together in one column.
@@ -27,7 +28,7 @@ def add_legend(figure: Figure, handles: Sequence[Line2D], group: int, columns: i
         legend.remove()
 
 
-def _grid(handles: Sequence[Line2D], group: int, columns: int) -> tuple[list[Line2D], int]:
+def _grid(handles: Sequence[Artist], group: int, columns: int) -> tuple[list[Artist], int]:
     """Return the legend's entries and its number of columns.
 
     matplotlib fills a legend column by column and as evenly as it can. Blank entries at the end make the

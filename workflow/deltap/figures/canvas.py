@@ -1,0 +1,91 @@
+"""What figures are drawn on: a row or more of panels, one per model, and what stands around them."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from deltap.figures.style import GREY, NOTICE
+from deltap.settings import FigureEntry
+
+# Inches, of the ACL's A4 style: a column of 77 mm, a page's text of 160 mm.
+WIDTHS = {"one-column": 3.03, "two-columns": 6.3}
+# Height of each row of panels after the first, as a share of the figure's height with one row.
+FURTHER_ROW = 0.6
+# How far the two columns of a data set stand from its middle, in data sets, and how wide they are.
+APART = 0.21
+COLUMN = 0.34
+# Of a panel's width, in inches, and the font's size, in points.
+NOTE_CHARACTERS = 125
+
+
+def inches(width: str | float) -> float:
+    """Return a figure's width in inches."""
+    return WIDTHS[width] if isinstance(width, str) else width
+
+
+def ordered(slugs: pd.Series, labels: Mapping[str, str], chosen: Sequence[str] | None = None) -> dict[str, str]:
+    """Return slug → label for the slugs that occur: the ``chosen`` first, then those of ``labels``, in their order."""
+    present = slugs.unique()
+    order = [*(chosen or ()), *labels, *present]
+    return {slug: labels.get(slug, slug) for slug in dict.fromkeys(order) if slug in present}
+
+
+def canvas(entry: FigureEntry, titles: Sequence[str], height: float, sharex: bool = False) -> tuple[Figure, list[Axes]]:
+    """Return a figure with one panel for each title, in rows of equal length, the last perhaps shorter.
+
+    ``height`` (inches, with one row) is taken where the entry says none.
+    """
+    n_rows = ceil(len(titles) / entry.panels_per_row)
+    n_columns = ceil(len(titles) / n_rows)
+    size = inches(entry.width), (entry.height or height) * (1 + FURTHER_ROW * (n_rows - 1))
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(n_rows, n_columns, sharex=sharex, sharey=True, squeeze=False)
+    for panel in axes.flat[len(titles) :]:
+        panel.remove()
+    panels = list(axes.flat[: len(titles)])
+    for panel, title in zip(panels, titles, strict=True):
+        panel.set_title(title)
+    return figure, panels
+
+
+def finish(figure: Figure, panels: Sequence[Axes], notice: str | None = None) -> None:
+    """Place everything for good, the same in every format, with ``notice`` above the panels."""
+    if notice:
+        figure.suptitle(notice, color=NOTICE, fontsize="medium", fontweight="bold")
+    figure.draw_without_rendering()  # from here on the panels' widths are known
+    _fit_titles(panels)
+    figure.set_layout_engine("none")
+
+
+def note(panel: Axes, text: str, font_size: float, **where: object) -> None:
+    """Write a remark in small grey letters into the upper right corner of a panel."""
+    options = {"x": 0.99, "y": 0.99, "ha": "right", "va": "top", **where}
+    written = panel.text(s=text, transform=panel.transAxes, fontsize=font_size, color=GREY, **options)  # type: ignore[arg-type]
+    written.set_in_layout(False)
+
+
+def _fit_titles(panels: Sequence[Axes]) -> None:
+    """Make all titles smaller, where one is wider than its panel."""
+    share = min(panel.bbox.width / max(panel.title.get_window_extent().width, 1) for panel in panels)
+    if share < 1:
+        for panel in panels:
+            panel.title.set_fontsize(panel.title.get_fontproperties().get_size_in_points() * share)
+
+
+def pair_axis(panel: Axes, datasets: Sequence[str], below: Sequence[Sequence[str]]) -> None:
+    """Give a panel of two columns per data set its x axis: Q and A, what stands ``below`` each, then the data set.
+
+    The columns of data set i stand at i - `APART` and i + `APART`.
+    """
+    texts = [f"{letter}\n{text}" for pair in below for letter, text in zip("QA", pair, strict=True)]
+    places = [index + shift for index in range(len(datasets)) for shift in (-APART, APART)]
+    panel.set_xticks(places, texts, fontsize="small")
+    panel.set_xticks(range(len(datasets)), datasets, minor=True)
+    panel.tick_params(axis="x", which="both", length=0)
+    panel.tick_params(axis="x", which="minor", pad=3 * panel.xaxis.get_ticklabels()[0].get_fontsize())
+    panel.set_xlim(-0.6, len(datasets) - 0.4)
