@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from deltap.figures.style import GREY, NOTICE
 from deltap.settings import FigureEntry
@@ -58,7 +59,9 @@ def finish(figure: Figure, panels: Sequence[Axes], notice: str | None = None) ->
     if notice:
         figure.suptitle(notice, color=NOTICE, fontsize="medium", fontweight="bold")
     figure.draw_without_rendering()  # from here on the panels' widths are known
-    _fit_titles(panels)
+    _fit([panel.title for panel in panels], [panel.bbox.width for panel in panels])
+    names = [(label, panel) for panel in panels for label in panel.get_xticklabels(minor=True)]
+    _fit([label for label, _ in names], [0.96 * panel.bbox.width * len(panels) / len(names) for _, panel in names])
     figure.set_layout_engine("none")
 
 
@@ -69,17 +72,18 @@ def note(panel: Axes, text: str, font_size: float, **where: object) -> None:
     written.set_in_layout(False)
 
 
-def _fit_titles(panels: Sequence[Axes]) -> None:
-    """Make all titles smaller, where one is wider than its panel."""
-    share = min(panel.bbox.width / max(panel.title.get_window_extent().width, 1) for panel in panels)
-    if share < 1:
-        for panel in panels:
-            panel.title.set_fontsize(panel.title.get_fontproperties().get_size_in_points() * share)
+def _fit(texts: Sequence[Text], widths: Sequence[float]) -> None:
+    """Make all texts smaller, where one is wider than the pixels it has."""
+    shares = [width / max(text.get_window_extent().width, 1) for text, width in zip(texts, widths, strict=True)]
+    if min(shares, default=1) < 1:
+        for text in texts:
+            text.set_fontsize(text.get_fontproperties().get_size_in_points() * min(shares))
 
 
-def pair_axis(panel: Axes, datasets: Sequence[str], below: Sequence[Sequence[str]]) -> None:
+def pair_axis(panel: Axes, datasets: Sequence[str], below: Sequence[Sequence[str]], meaning: str) -> None:
     """Give a panel of two columns per data set its x axis: Q and A, what stands ``below`` each, then the data set.
 
+    ``meaning`` explains the numbers.
     The columns of data set i stand at i - `APART` and i + `APART`.
     """
     texts = [f"{letter}\n{text}" for pair in below for letter, text in zip("QA", pair, strict=True)]
@@ -89,3 +93,4 @@ def pair_axis(panel: Axes, datasets: Sequence[str], below: Sequence[Sequence[str
     panel.tick_params(axis="x", which="both", length=0)
     panel.tick_params(axis="x", which="minor", pad=3 * panel.xaxis.get_ticklabels()[0].get_fontsize())
     panel.set_xlim(-0.6, len(datasets) - 0.4)
+    panel.set_xlabel(meaning, color=GREY, fontsize="small")

@@ -45,7 +45,7 @@ def draw(samples: pd.DataFrame, entry: DistributionFigure, labels: Labels, notic
                 for values, anchor, shift in zip(pair, ANCHORS, (-APART, APART), strict=True):
                     _draw_group(panel, index + shift, values.to_numpy(float), colours[anchor], scatter)
             below = [[str(len(values)) for values in pair] for pair in groups]
-            pair_axis(panel, [name for name, _, _ in styles.values()], below)
+            pair_axis(panel, [name for name, _, _ in styles.values()], below, "Number of samples")
         finish(figure, panels, notice)
     return figure
 
@@ -54,7 +54,7 @@ def _draw_group(panel: Axes, x: float, values: np.ndarray, colour: Colour, scatt
     # Points are moved sideways, lest they cover each other.
     places = x + scatter.uniform(-0.4 * COLUMN, 0.4 * COLUMN, len(values))
     many = len(values) > RASTERISED
-    panel.scatter(places, values, s=4, color=[colour], alpha=0.4, linewidths=0, zorder=2, rasterized=many)
+    panel.scatter(places, values, s=4, color=[colour], alpha=0.15 if many else 0.4, linewidths=0, zorder=2, rasterized=many)
     if len(values) >= BOXED:
         line = {"color": colour, "linewidth": 0.9}
         panel.boxplot(

@@ -25,12 +25,12 @@ def draw(summary: pd.DataFrame, entry: FlipRateFigure, labels: Labels, notice: s
     low, high = share_interval(flips, n, level=0.95)
     with np.errstate(invalid="ignore"):
         rows = rows.assign(curve="dataset " + rows["dataset"], mean=100 * flips / n, low=100 * low, high=100 * high)
-    top = 20 * ceil(max(rows["high"].max(), 1) / 20)
+    top = 10 * ceil(max(rows["high"].max(), 1) / 10)
     return draw_over_layers(
         rows,
         dataset_curves(rows, entry, labels),
         ordered(rows["model"], labels["model"], entry.models),
-        Axis("Samples that flip (%)", (0, top), range(0, top + 1, 10 if top <= 60 else 20), zero=0),
+        Axis("Samples that flip (%)", (0, top), range(0, top + 1, 10 if top <= 50 else 20), zero=0),
         entry,
         notice=notice,
     )

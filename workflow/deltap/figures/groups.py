@@ -44,7 +44,7 @@ def draw(samples: pd.DataFrame, entry: GroupsFigure, labels: Labels, notice: str
                     _column(panel, index + shift, truthful, hallucinated, colours[anchor])
                 below.append([_percent(*pair) for pair in pairs])
                 names.append(f"{name}\n{_percent(*(sum(numbers) for numbers in zip(*pairs, strict=True)))}")
-            pair_axis(panel, names, below)
+            pair_axis(panel, names, below, "Share of truthful answers")
         panels[0].set_ylim(0, 1.08 * max(panel.dataLim.y1 for panel in panels))
         handles = [
             Patch(facecolor=_pale(to_rgb("0.35"), share), edgecolor="0.35", linewidth=0.7, label=label)
