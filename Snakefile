@@ -4,6 +4,8 @@
     snakemake download -c1                           what needs a network: models and question sets of the hub
     snakemake --configfile config/demo.yaml -c2      the demo: a small model, bundled questions
     snakemake --configfile mine.yaml -c8             your own
+    snakemake figures -c2                            the configured figures, and what they need
+    snakemake figures_partial -c1                    what is finished of a run that still runs
 
 The stages are in workflow/rules, one file each, in the order of the flow; the algorithms are in workflow/deltap.
 """
@@ -34,7 +36,7 @@ configfile: BASE / "config" / "config.yaml"
 try:
     RUN = Run(config, BASE / "config")
     RUN.check_inputs()
-    FIGURES = [file for name in RUN.figures for file in RUN.figure_files(name) if RUN.figure_tables(name)]
+    FIGURES = RUN.figure_jobs()
 except DeltapError as error:
     raise WorkflowError(str(error)) from None
 
@@ -84,6 +86,7 @@ localrules:
     all,
     tables,
     figures,
+    figures_partial,
     download,
 
 
@@ -95,7 +98,7 @@ rule all:
 
 
 onsuccess:
-    first = [file for file in FIGURES if not file.endswith(SETTINGS.formats[1:])]
-    print(f"\nFigures: {' '.join(f'{RESULTS}/figures/{file}' for file in first)}")
+    drawn = [figure for job in FIGURES.values() if (figure := Path(f"{RESULTS}/figures/{job.files[0]}")).exists()]
+    print(f"\nFigures: {' '.join(map(str, drawn))}")
     print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
     print(f"To read: {RESULTS}/samples.md, {RESULTS}/extraction.md")

@@ -5,7 +5,7 @@ Snakemake reads this at every start, so nothing heavy (torch, pyarrow, …) may 
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import yaml
@@ -41,6 +41,15 @@ from deltap.settings import (
 )
 
 Entry = TypeVar("Entry", bound=BaseModel)
+
+
+class FigureJob(NamedTuple):
+    """How a configured figure is made."""
+
+    stage: PlotStage
+    tables: list[Path]
+    files: list[str]
+    """Names, without folder."""
 
 
 class Run:
@@ -153,8 +162,33 @@ class Run:
             inference=_part(self.settings.inference, InferenceSettings),
         )
 
-    def figure_stage(self, figure: str) -> PlotStage:
-        """Return what the files of a configured figure depend on."""
+    def figure_jobs(self) -> dict[str, FigureJob]:
+        """Return what each configured figure is drawn from, how, and into which files.
+
+        Raises DeltapError when a figure asks for what the run does not measure, or a table from elsewhere is not there.
+        """
+        jobs = {}
+        for name in self.figures:
+            stage = self._figure_stage(name)
+            entry = next(iter(stage.figures.values()))
+            tables = [self.results / f"{table_names(entry)[0]}.parquet"]
+            try:
+                # Whole paths: no rule makes them, even where they lie in this run's own results.
+                tables = [find_table(table.path, entry).resolve() for table in entry.tables or ()] or tables
+            except DeltapError as error:
+                raise DeltapError(f"figure {name!r}: {error}") from None
+            variants = stage.figures.items()
+            files = [f"{stem}.{kind}" for stem, variant in variants for kind in variant.formats or stage.formats]
+            jobs[name] = FigureJob(stage, tables, files)
+        return jobs
+
+    def partial_figures(self) -> PlotStage:
+        """Return how an unfinished run is drawn: every figure of its own tables."""
+        stages = [self._figure_stage(name) for name in self.figures]
+        figures = {name: entry for stage in stages for name, entry in stage.figures.items() if not entry.tables}
+        return PlotStage.model_validate({**dict(stages[0] if stages else {}), "figures": figures})
+
+    def _figure_stage(self, figure: str) -> PlotStage:
         settings, entry = self.settings, self.figures[figure]
         if settings.figure_tables and not entry.tables:
             entry = entry.model_copy(update={"tables": (TableSource(path=settings.figure_tables),)})
@@ -175,31 +209,6 @@ class Run:
             reference_class=settings.reference_class,
             bootstrap=settings.bootstrap,
         )
-
-    def figure_tables(self, figure: str) -> list[Path]:
-        """Return the tables that a configured figure is drawn from; raise DeltapError when one from elsewhere is lost."""
-        stage = self.figure_stage(figure)
-        entry = next(iter(stage.figures.values()))
-        if not entry.tables:
-            return [self.results / f"{table_names(entry)[0]}.parquet"]
-        try:
-            # Whole paths: no rule makes them, even where they lie in this run's own results.
-            return [find_table(source.path, entry).resolve() for source in entry.tables]
-        except DeltapError as error:
-            raise DeltapError(f"figure {figure!r}: {error}") from None
-
-    def figure_files(self, figure: str) -> list[str]:
-        """Return the names of a configured figure's files."""
-        stage = self.figure_stage(figure)
-        return [
-            f"{stem}.{kind}" for stem, entry in stage.figures.items() for kind in entry.formats or stage.formats
-        ]
-
-    def partial_figures(self) -> PlotStage:
-        """Return what is drawn of an unfinished run: every figure of the run's own tables."""
-        stages = [self.figure_stage(name) for name in self.figures]
-        figures = {name: entry for stage in stages for name, entry in stage.figures.items() if not entry.tables}
-        return PlotStage.model_validate({**dict(stages[0] if stages else {}), "figures": figures})
 
     def _check_choice(self, figure: str, entry: FigureEntry) -> None:
         for key, valid in (("models", self.models), ("datasets", self.datasets)):

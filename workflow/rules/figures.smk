@@ -1,24 +1,24 @@
 # Figures, drawn from finished tables alone: one job for each configured figure, which draws all its files.
 
 
-for NAME in RUN.figures:
+for NAME, JOB in FIGURES.items():
 
     rule:
         name:
             f"figure_{NAME}"
         input:
-            RUN.figure_tables(NAME),
+            JOB.tables,
         output:
-            expand(f"{RESULTS}/figures/{{file}}", file=RUN.figure_files(NAME)),
+            expand(f"{RESULTS}/figures/{{file}}", file=JOB.files),
         log:
             f"{RESULTS}/logs/figures/{NAME}.log",
         benchmark:
             f"{RESULTS}/benchmarks/figures/{NAME}.tsv"
         params:
-            settings=as_json(RUN.figure_stage(NAME)),
-            out=f"{RESULTS}/figures",
+            settings=as_json(JOB.stage),
+            out=lambda wildcards, output: Path(output[0]).parent,
             code=code("plot"),
-        threads: min(4, len(RUN.figure_stage(NAME).figures))
+        threads: min(4, len(JOB.stage.figures))
         resources:
             mem_mb=2000,
             runtime=10,
@@ -34,12 +34,12 @@ for NAME in RUN.figures:
 
 rule figures:
     input:
-        expand(f"{RESULTS}/figures/{{file}}", file=[file for name in RUN.figures for file in RUN.figure_files(name)]),
+        expand(f"{RESULTS}/figures/{{file}}", file=[file for job in FIGURES.values() for file in job.files]),
 
 
-# What is finished of a run that still runs elsewhere. The parts are no inputs, lest Snakemake compute what is missing or
-# old, and the figures no outputs, so that they are drawn whenever they are asked for:
-#     snakemake figures_partial --nolock --cores 1
+# What is finished of a run that still runs. The parts are no inputs, lest Snakemake compute what is missing or old; the
+# figures are no outputs, so that they are drawn whenever they are asked for. Without either, the lock of the run that is
+# in progress does not concern this rule.
 rule figures_partial:
     log:
         f"{RESULTS}/logs/figures_partial.log",
@@ -50,7 +50,6 @@ rule figures_partial:
         labels=json.dumps(RUN.labels(), ensure_ascii=False),
         out=f"{RESULTS}/figures_partial",
     threads: 2
-    localrule: True
     conda:
         "../../envs/deltap.yaml"
     message:

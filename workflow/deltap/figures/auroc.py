@@ -45,11 +45,12 @@ def dataset_curves(rows: pd.DataFrame, entry: LayerFigure, labels: Labels) -> li
         Curve(
             f"dataset {dataset}",
             name,
+            name,
             pair["q_anchored"],
             DASHES["q_anchored"][place % 4] if entry.redundant == "dashes" else "-",
             MARKERS[place % len(MARKERS)] if entry.redundant == "markers" else None,
             place,
-            ("no value", name),
+            "no value",
         )
         for dataset, (name, place, pair) in dataset_styles(rows["dataset"], entry, labels["dataset"]).items()
     ]

@@ -72,8 +72,8 @@ def anchor_curves(
                 dash = DASHES[anchor][place % len(DASHES[anchor])]
             elif entry.redundant == "markers":
                 marker = MARKERS[place % len(MARKERS)]
-            missing = (f"no {ANCHOR_LABELS[anchor]} samples", name)
-            curves.append(Curve(key, label, pair[anchor], dash, marker, place, missing))
+            missing = f"no {ANCHOR_LABELS[anchor]} samples"
+            curves.append(Curve(key, label, name, pair[anchor], dash, marker, place, missing))
     return curves
 
 

@@ -49,7 +49,7 @@ def draw(samples: pd.DataFrame, entry: ExclusionsFigure, labels: Labels, notice:
                     share = 100 * lost.get((model, dataset, reason), 0) / number
                     panel.barh(index, share, left=left, height=0.6, color=colours[reason])
                     left += share
-                text = f"{round(left * number / 100)} of {number}" if number else "not asked"
+                text = f"{round(left * number / 100)} of {number}" if number else "no data"
                 panel.annotate(text, (left, index), (3, 0), textcoords="offset points", va="center", fontsize="small")
                 longest = max(longest, left)
             panel.set_yticks(range(len(datasets)), list(datasets.values()))

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from deltap.figures.canvas import ordered
 from deltap.figures.delta_p import anchor_curves, curve_rows
 from deltap.figures.sources import Labels
-from deltap.figures.style import BAND_ALPHA, delta_p_limits
+from deltap.figures.style import BAND_ALPHA, delta_p_limits, layer_ticks
 from deltap.settings import ANCHORS, DeltaPFigure
 
 # Pixels of a panel.
@@ -61,7 +61,7 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
         title=None,
         scale=alt.Scale(domain=series, range=[to_hex(curve.colour) for curve in curves]),
         legend=alt.Legend(orient="bottom", columns=min(4, entry.columns), symbolType="stroke", symbolSize=600,
-                          symbolStrokeWidth=2.5, labelLimit=400),
+                          symbolStrokeWidth=2.5, symbolOpacity=1, labelLimit=400, labelFontSize=12),
     )  # fmt: skip
     dash = alt.StrokeDash(
         "series:N",
@@ -71,16 +71,18 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
     isolated = alt.selection_point(name="isolated", fields=["series"], bind="legend")
     panels = []
     for index, (model, label) in enumerate(models.items()):
+        found = data[data["model"] == model].drop(columns="model")
+        ticks = layer_ticks(int(found["layer"].max()) + 1) if entry.x == "layer" else [0, 0.25, 0.5, 0.75, 1]
         x = alt.X(
             f"{entry.x}:Q",
             title=entry.x.capitalize(),
-            axis=alt.Axis(grid=False, tickMinStep=1 if entry.x == "layer" else 0.25),
+            axis=alt.Axis(grid=False, values=ticks),
             scale=alt.Scale(nice=False, padding=6),
         )
         y_axis = alt.Axis(values=list(range(int(np.ceil(low / 20)) * 20, int(high) + 1, 20)), gridColor="#ececec")
         scale = alt.Scale(domain=[low, high], nice=False)
         y = alt.Y("mean:Q", title="ΔP" if index == 0 else None, axis=y_axis, scale=scale)
-        base = alt.Chart(data[data["model"] == model].drop(columns="model"))
+        base = alt.Chart(found)
         shown = alt.when(isolated)
         band = base.mark_area(clip=True).encode(
             x, alt.Y("low:Q", scale=scale), alt.Y2("high:Q"), colour,
@@ -89,6 +91,8 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
         line = base.mark_line(clip=True, strokeWidth=1.8).encode(
             x, y, colour, dash, opacity=shown.then(alt.value(1.0)).otherwise(alt.value(FADED))
         )
+        if index == 0:  # a selection of the legend belongs to a layer that the legend describes
+            line = line.add_params(isolated)
         # Large points that cannot be seen catch the mouse.
         points = base.mark_point(filled=True, size=90, clip=True).encode(
             x, y, colour, opacity=alt.value(0.0),
@@ -107,12 +111,14 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
                 width=WIDTH, height=HEIGHT
             )
         )
-    panels[0] = panels[0].add_params(isolated)
     title = alt.TitleParams(
         notice or "ΔP against layer",
         subtitle="Point at a curve to read it. Click in the legend to see one curve alone, with Shift several.",
         color="#a01010" if notice else "black",
         subtitleColor="#666",
         anchor="start",
+        offset=16,
     )
-    return alt.hconcat(*panels, title=title).resolve_scale(color="shared", strokeDash="shared").configure_view(stroke=None)
+    return alt.hconcat(*panels, title=title, spacing=36).resolve_scale(color="shared", strokeDash="shared").configure_view(
+        stroke=None
+    )

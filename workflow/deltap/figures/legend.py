@@ -19,9 +19,9 @@ def add_legend(figure: Figure, handles: Sequence[Artist], group: int, columns: i
             handles=entries,
             loc="outside lower center",
             ncols=n_columns,
-            handlelength=2.2,
+            handlelength=2.0,
             handletextpad=0.6,
-            columnspacing=1.0,
+            columnspacing=0.9,
             labelspacing=0.35,
         )
         if limit == 1 or legend.get_window_extent().width <= figure.bbox.width:

@@ -26,11 +26,12 @@ class Curve:
 
     name: str  # as in the rows' column ``curve``
     label: str
+    dataset: str  # the data set's label
     colour: Colour
     dash: Dash = "-"
     marker: str | None = None
     place: int = 0  # curves of different places put their markers on different layers
-    missing: tuple[str, str] = ("no samples", "")  # what is said where it has no points, and of which data set
+    missing: str = "no samples"  # what is said where it has no points
 
     def line(self, x: Sequence[float] | np.ndarray = (), y: Sequence[float] | np.ndarray = ()) -> Line2D:
         """Return its line through the points ``x``, ``y``."""
@@ -153,12 +154,13 @@ def _isolated(present: np.ndarray) -> np.ndarray:
 
 
 def _notes(rows: pd.DataFrame, curves: Sequence[Curve], thin_below: int, characters: int) -> list[str]:
-    """Return what a panel has to say: which curves it lacks for want of samples, and which are thin."""
-    missing: dict[str, list[str]] = {}
+    """Return what a panel has to say: which data sets and groups it lacks, and where curves are thin."""
+    missing: dict[str, dict[str, None]] = {}
     for curve in curves:
-        if not rows.loc[rows["curve"] == curve.name, "n"].any():
-            what, of = curve.missing
-            missing.setdefault(what, []).append(of)
+        found = rows.loc[rows["curve"] == curve.name, "n"]
+        if not found.any():
+            what = curve.missing if len(found) else "no data"
+            missing.setdefault(what, {})[curve.dataset] = None
     lines = [fill(f"{what}: {', '.join(names)}", characters) for what, names in missing.items()]
     if rows["n"].between(1, thin_below - 1).any():
         lines.append(f"thin: n < {thin_below}")
