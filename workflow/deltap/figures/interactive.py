@@ -25,7 +25,7 @@ def page(
     """Return the HTML of the figure of a summary's rows (see `deltap.figures.delta_p.draw`).
 
     The mouse over a point shows layer, mean, interval and n. A click on the legend isolates a curve, with the shift key
-    several; a click beside it brings all back.
+    several; a double click brings all back.
     """
     html = _chart(summary, entry, labels, notice).to_html(
         inline=True,
@@ -113,7 +113,7 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
         )
     title = alt.TitleParams(
         notice or "ΔP against layer",
-        subtitle="Point at a curve to read it. Click in the legend to see one curve alone, with Shift several.",
+        subtitle="Point at a curve to read it. Click in the legend to see one curve alone, with Shift several; a double click brings all back.",
         color="#a01010" if notice else "black",
         subtitleColor="#666",
         anchor="start",
