@@ -26,7 +26,9 @@ def main(options: argparse.Namespace) -> None:
     entry = cli.settings_with(options, DeltaPFigure, options.settings)
     labels = options.label or [None] * len(options.table)
     if len(labels) != len(options.table):
-        raise DeltapError(f"--label: {len(labels)} labels for {len(options.table)} tables; give one for each, perhaps ''")
+        raise DeltapError(
+            f"--label: {len(labels)} labels for {len(options.table)} tables; give one for each, perhaps ''"
+        )
     sources = [TableSource(path=str(path), label=label) for path, label in zip(options.table, labels, strict=True)]
     stage = PlotStage(figures={"delta_p": entry}, bootstrap=cli.settings(BootstrapSettings, options.bootstrap))
     write(__file__, entry, stage, sources, options.out)

@@ -106,7 +106,9 @@ def samples(asked: int = 300, datasets: Sequence[str] = tuple(LABELS["dataset"])
     return pa.Table.from_pylist(rows, SAMPLES)
 
 
-def write_run(folder: Path, number: int, sites: Sequence[str] = ("attn",), positions: Sequence[str] = ("exact_answer_last",)) -> None:
+def write_run(
+    folder: Path, number: int, sites: Sequence[str] = ("attn",), positions: Sequence[str] = ("exact_answer_last",)
+) -> None:
     """Write a run's tables for figures, with ``number`` test samples for each model and data set."""
     from deltap.delta_p import each_series, summarise, tidy
     from deltap.settings import ANCHORS as NAMES
@@ -123,6 +125,8 @@ def write_run(folder: Path, number: int, sites: Sequence[str] = ("attn",), posit
     write_table(folder / "delta_p.parquet", pa.concat_tables(rows), DELTA_P, metadata())
     summary = [summarise(series, BootstrapSettings()) for series in each_series([pa.concat_tables(rows)])]
     made_by = {"settings": BootstrapSettings().model_dump()}
-    write_table(folder / "delta_p_summary.parquet", pa.concat_tables(summary), SUMMARY, {**metadata(), "provenance": made_by})
+    write_table(
+        folder / "delta_p_summary.parquet", pa.concat_tables(summary), SUMMARY, {**metadata(), "provenance": made_by}
+    )
     write_table(folder / "probes.parquet", probes(), PROBES, metadata())
     write_table(folder / "samples.parquet", samples(), SAMPLES, metadata())

@@ -22,14 +22,13 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
-from synthetic import LABELS, PAPER
-
 from deltap.errors import DeltapError
 from deltap.figures import delta_p
 from deltap.figures.save import save
 from deltap.figures.style import colours, delta_p_limits, layer_ticks
 from deltap.settings import ANCHORS, DeltaPFigure
 from deltap.tables import SUMMARY, write_table
+from synthetic import LABELS, PAPER
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "plot_delta_p.py"
 

@@ -66,8 +66,8 @@ def auroc_interval(
     """
     q1, q2 = auroc / (2 - auroc), 2 * auroc**2 / (1 + auroc)
     with np.errstate(invalid="ignore", divide="ignore"):
-        variance = (
-            auroc * (1 - auroc) + (positives - 1) * (q1 - auroc**2) + (negatives - 1) * (q2 - auroc**2)
-        ) / (positives * negatives)
+        variance = (auroc * (1 - auroc) + (positives - 1) * (q1 - auroc**2) + (negatives - 1) * (q2 - auroc**2)) / (
+            positives * negatives
+        )
     half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(np.maximum(variance, 0))
     return np.clip(auroc - half, 0, 1), np.clip(auroc + half, 0, 1)

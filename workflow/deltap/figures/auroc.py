@@ -22,9 +22,8 @@ def draw(probes: pd.DataFrame, entry: AurocFigure, labels: Labels, notice: str |
     if probes.empty:
         raise DeltapError("the table has no rows to draw")
     rows = probes.astype({"model": str, "dataset": str}).assign(curve="dataset " + probes["dataset"].astype(str))
-    low, high = auroc_interval(
-        *(rows[name].to_numpy(float) for name in ("auroc", "n_truthful", "n_hallucinated")), level=0.95
-    )
+    auroc, truthful, hallucinated = (rows[name].to_numpy(float) for name in ("auroc", "n_truthful", "n_hallucinated"))
+    low, high = auroc_interval(auroc, truthful, hallucinated, level=0.95)
     rows = rows.assign(mean=rows["auroc"], low=low, high=high, n=rows["n_truthful"] + rows["n_hallucinated"])
     rows.loc[rows["auroc"].isna(), "n"] = 0  # one class only: no AUROC
     bottom = min(0.4, floor(10 * rows[["mean", "low"]].min().min()) / 10)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import ceil
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -67,9 +68,12 @@ def finish(figure: Figure, panels: Sequence[Axes], notice: str | None = None) ->
 
 def note(panel: Axes, text: str, font_size: float) -> None:
     """Write a remark in small grey letters into the upper right corner of a panel, where curves seldom are."""
-    paper = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 1}
-    where = {"transform": panel.transAxes, "ha": "right", "va": "top"}
-    written = panel.text(0.99, 0.99, text, fontsize=font_size, color=GREY, bbox=paper if text else None, **where)
+    paper: dict[str, Any] = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 1}
+    written = panel.text(
+        0.99, 0.99, text, transform=panel.transAxes, fontsize=font_size, color=GREY, ha="right", va="top"
+    )
+    if text:
+        written.set_bbox(paper)
     written.set_in_layout(False)
 
 

@@ -10,11 +10,11 @@ from deltap.errors import DeltapError
 from deltap.figures.canvas import ordered
 from deltap.figures.over_layers import Axis, Curve, draw_over_layers
 from deltap.figures.sources import Labels
-from deltap.figures.style import ANCHOR_LABELS, DASHES, MARKERS, colours, delta_p_limits
-from deltap.settings import ANCHORS, Anchor, DeltaPFigure, LayerFigure
+from deltap.figures.style import ANCHOR_LABELS, DASHES, MARKERS, Dash, colours, delta_p_limits
+from deltap.settings import ANCHORS, Anchor, DeltaPFigure, FigureEntry
 
 TICK_STEP = 20
-LINES = {"q_anchored": "-", "a_anchored": "--"}
+LINES: dict[str, Dash] = {"q_anchored": "-", "a_anchored": "--"}
 
 
 def draw(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: str | None = None) -> Figure:
@@ -78,15 +78,13 @@ def anchor_curves(
 
 
 def dataset_styles(
-    datasets: pd.Series, entry: LayerFigure, labels: Mapping[str, str]
+    datasets: pd.Series, entry: FigureEntry, labels: Mapping[str, str]
 ) -> dict[str, tuple[str, int, dict]]:
     """Return for each data set, in order, its label, its place among all of ``labels``, and its colours by anchor."""
     found = ordered(datasets, labels, entry.datasets)
     every = list(dict.fromkeys([*labels, *found]))
     palette = colours(entry.palette, len(every))
-    return {
-        dataset: (name, every.index(dataset), palette[every.index(dataset)]) for dataset, name in found.items()
-    }
+    return {dataset: (name, every.index(dataset), palette[every.index(dataset)]) for dataset, name in found.items()}
 
 
 def _range(n: pd.Series) -> str:

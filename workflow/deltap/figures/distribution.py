@@ -37,7 +37,10 @@ def draw(samples: pd.DataFrame, entry: DistributionFigure, labels: Labels, notic
             panel.axhline(0, color="0.6", linewidth=0.6, zorder=1)
             found = rows[rows["model"] == model]
             groups = [
-                [found.loc[(found["dataset"] == dataset) & (found["anchor"] == anchor), "delta_p"] for anchor in ANCHORS]
+                [
+                    found.loc[(found["dataset"] == dataset) & (found["anchor"] == anchor), "delta_p"]
+                    for anchor in ANCHORS
+                ]
                 for dataset in styles
             ]
             scatter = np.random.default_rng(0)
@@ -54,7 +57,9 @@ def _draw_group(panel: Axes, x: float, values: np.ndarray, colour: Colour, scatt
     # Points are moved sideways, lest they cover each other.
     places = x + scatter.uniform(-0.4 * COLUMN, 0.4 * COLUMN, len(values))
     many = len(values) > RASTERISED
-    panel.scatter(places, values, s=4, color=[colour], alpha=0.15 if many else 0.4, linewidths=0, zorder=2, rasterized=many)
+    panel.scatter(
+        places, values, s=4, color=[colour], alpha=0.15 if many else 0.4, linewidths=0, zorder=2, rasterized=many
+    )
     if len(values) >= BOXED:
         line = {"color": colour, "linewidth": 0.9}
         panel.boxplot(

@@ -1,5 +1,7 @@
 """How large the groups are at the reference layer k*, and how many of their answers are truthful."""
 
+from typing import Any
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
@@ -56,7 +58,7 @@ def draw(samples: pd.DataFrame, entry: GroupsFigure, labels: Labels, notice: str
 
 
 def _column(panel: Axes, x: float, truthful: int, hallucinated: int, colour: Colour) -> None:
-    edge = {"width": COLUMN, "edgecolor": colour, "linewidth": 0.7}
+    edge: dict[str, Any] = {"width": COLUMN, "edgecolor": colour, "linewidth": 0.7}
     panel.bar(x, truthful, color=[colour], **edge)
     panel.bar(x, hallucinated, bottom=truthful, color=[_pale(colour, PALE)], **edge)
     total = truthful + hallucinated
@@ -64,9 +66,10 @@ def _column(panel: Axes, x: float, truthful: int, hallucinated: int, colour: Col
                    fontsize="small")  # fmt: skip
 
 
-def _pale(colour: Colour, share: float) -> tuple[float, ...]:
+def _pale(colour: Colour, share: float) -> Colour:
     """Return a colour mixed with white, opaque, so that print and grid do not shine through."""
-    return tuple(1 - share * (1 - part) for part in colour)
+    red, green, blue = (1 - share * (1 - part) for part in colour)
+    return red, green, blue
 
 
 def _percent(truthful: int, hallucinated: int) -> str:

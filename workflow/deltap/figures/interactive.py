@@ -113,12 +113,15 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
         )
     title = alt.TitleParams(
         notice or "ΔP against layer",
-        subtitle="Point at a curve to read it. Click in the legend to see one curve alone, with Shift several; a double click brings all back.",
+        subtitle="Point at a curve to read it. Click in the legend to see one alone, with Shift several; "
+        "a double click brings all back.",
         color="#a01010" if notice else "black",
         subtitleColor="#666",
         anchor="start",
         offset=16,
     )
-    return alt.hconcat(*panels, title=title, spacing=36).resolve_scale(color="shared", strokeDash="shared").configure_view(
-        stroke=None
+    return (
+        alt.hconcat(*panels, title=title, spacing=36)
+        .resolve_scale(color="shared", strokeDash="shared")
+        .configure_view(stroke=None)
     )

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -106,9 +105,9 @@ def write(
 def _rows(part: Part, entry: FigureEntry, stage: PlotStage) -> pd.DataFrame:
     match entry:
         case DeltaPFigure():
-            return summarised(
-                part, entry.grouping or "per_layer", *_measure(part, entry, stage), entry.interval, stage.bootstrap
-            )
+            # Anchors have no reference class yet.
+            reference = entry.reference_class or (stage.reference_class if part.name == "anchors" else None)
+            return summarised(part, entry.grouping or "per_layer", reference, entry.interval, stage.bootstrap)
         case FlipRateFigure():
             return summarised(part, "per_layer", None, None, stage.bootstrap)
         case DistributionFigure() | GroupsFigure():
@@ -116,11 +115,6 @@ def _rows(part: Part, entry: FigureEntry, stage: PlotStage) -> pd.DataFrame:
         case AurocFigure() | ExclusionsFigure():
             return part.rows.to_pandas()
     raise AssertionError(entry)
-
-
-def _measure(part: Part, entry: Any, stage: PlotStage) -> list[Any]:
-    """Return the reference class: the figure's, or the run's where the table has none yet."""
-    return [entry.reference_class or (stage.reference_class if part.name == "anchors" else None)]
 
 
 def _at_reference(part: Part, entry: DistributionFigure | GroupsFigure, stage: PlotStage) -> pd.DataFrame:

@@ -103,9 +103,7 @@ def _refuse(rows: pd.DataFrame, mistake: str, remedy: str) -> None:
         )
 
 
-def _draw_panel(
-    panel: Axes, rows: pd.DataFrame, curves: Sequence[Curve], entry: LayerFigure, thin_below: int
-) -> None:
+def _draw_panel(panel: Axes, rows: pd.DataFrame, curves: Sequence[Curve], entry: LayerFigure, thin_below: int) -> None:
     layers = int(rows["layer"].max()) + 1
     positions = np.arange(layers, dtype=float)
     if entry.x == "depth":

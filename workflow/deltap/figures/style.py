@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
+from typing import Literal
 
 import matplotlib
 import matplotlib.style
@@ -13,7 +14,7 @@ from deltap.errors import DeltapError
 from deltap.settings import ANCHORS
 
 Colour = tuple[float, float, float]
-Dash = str | tuple[float, tuple[float, ...]]
+Dash = Literal["-", "--"] | tuple[float, tuple[float, ...]]
 
 ANCHOR_LABELS = {"q_anchored": "Q-Anchored", "a_anchored": "A-Anchored"}
 MARKERS = "osD^vPX*"

@@ -34,7 +34,7 @@ def summarised(
 
 
 def samples(part: Part, grouping: Grouping, reference_class: ReferenceClass | None) -> pa.Table:
-    """Return DELTA_P rows of one grouping from the tidy table or the anchors, model by model and data set by data set."""
+    """Return DELTA_P rows of one grouping from the tidy table or the anchors, series by series."""
     from deltap.delta_p import each_series, tidy, with_reference_class
 
     if part.name == "delta_p":
