@@ -4,8 +4,8 @@
     plot_delta_p.py --table results/demo --out delta_p.png delta_p.pdf
     plot_delta_p.py --table mine.parquet theirs.parquet --label "" "their run" --out both.pdf
 
-A table is a summary (delta_p_summary.parquet), a tidy table (delta_p.parquet), the anchors (anchors.parquet), or a run's
-folder of results. Another reference class or interval needs the anchors or the folder. No table needs a model.
+A table is a summary (delta_p_summary.parquet), a tidy table (delta_p.parquet), the anchors (anchors.parquet), or the
+folder of a run's results. Another reference class or interval needs the anchors or the folder. No table needs a model.
 docs/figures.md explains every option; companions of this figure are drawn by plot.py.
 """
 

@@ -494,7 +494,7 @@ def test_every_key_of_the_settings_is_an_option_of_the_script(tmp_path):
     [
         (["--x", "height"], "--x: Input should be 'layer' or 'depth' (found: 'height')"),
         (["--interval", "2"], "--interval: Input should be less than 1"),
-        (["--models", "qwen"], "model 'qwen'"),
+        (["--models", "qwen"], "'qwen'"),
         (["--reference-class", "gold"], "a summary has its reference class already; give the run's anchors.parquet"),
         (["--interval", "0.9"], "a summary has its interval already; give the run's anchors.parquet"),
         (["--label", "a", "b"], "--label: 2 labels for 1 tables"),

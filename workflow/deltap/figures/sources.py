@@ -69,13 +69,20 @@ def read(sources: Sequence[TableSource], entry: FigureEntry) -> list[Part]:
     all. Raises DeltapError when a table lacks a column, or has one of another type, by its name; when the tables lack
     what is chosen; or when they have several where nothing is chosen.
     """
-    found: dict[str, dict[str, None]] = {}
     parts = []
+    models: dict[str, dict[str, None]] = {"model": {}, "dataset": {}}
     for source in sources:
         path = find_table(source.path, entry)
         name = _which(path, entry)
-        parts.append(Part(path, name, _select(path, name, entry, source, found), source))
-    _check(entry, found)
+        chosen = {column: values for column, values in _chosen(entry, source).items() if column in _SCHEMAS[name][0].names}
+        rows, found = _select(path, _SCHEMAS[name][0], chosen)
+        for column, known in models.items():  # a table need not have all of them
+            known.update(found.pop(column))
+        if entry.extractor == "all" and not source.extractor:
+            del chosen["extractor"]
+        _check({column: chosen[column] for column in chosen if column not in models}, found, str(path))
+        parts.append(Part(path, name, rows, source))
+    _check({"model": entry.models, "dataset": entry.datasets}, models, "the tables")
     return parts
 
 
@@ -92,21 +99,19 @@ def _name(path: Path, entry: FigureEntry) -> str | None:
 
 
 def _select(
-    path: Path, name: str, entry: FigureEntry, source: TableSource, found: dict[str, dict[str, None]]
-) -> pa.Table:
-    """Return the chosen rows of one table, and add to ``found`` the values that its columns have."""
-    schema = _SCHEMAS[name][0]
-    chosen = _chosen(entry, source)
+    path: Path, schema: pa.Schema, chosen: Mapping[str, Sequence[str] | None]
+) -> tuple[pa.Table, dict[str, dict[str, None]]]:
+    """Return the chosen rows of one table, and the values that the columns of ``chosen`` have in all of it."""
+    found: dict[str, dict[str, None]] = {column: {} for column in chosen}
     parts = [schema.empty_table()]
     for batch in iterate_table(path, schema, schema.names):
+        for column, there in found.items():
+            there.update(dict.fromkeys(batch[column].unique().to_pylist()))
         for column, values in chosen.items():
-            if column in schema.names:
-                text = batch[column].cast(pa.string())
-                found.setdefault(column, {}).update(dict.fromkeys(text.unique().to_pylist()))
-                if values is not None:
-                    batch = batch.filter(pc.is_in(text, pa.array(values, pa.string())))
+            if values is not None:
+                batch = batch.filter(pc.is_in(batch[column].cast(pa.string()), pa.array(values, pa.string())))
         parts.append(batch.select(schema.names).cast(schema))
-    return pa.concat_tables(parts)
+    return pa.concat_tables(parts), found
 
 
 def _chosen(entry: FigureEntry, source: TableSource) -> dict[str, Sequence[str] | None]:
@@ -120,17 +125,15 @@ def _chosen(entry: FigureEntry, source: TableSource) -> dict[str, Sequence[str] 
     }
 
 
-def _check(entry: FigureEntry, found: Mapping[str, Mapping[str, None]]) -> None:
-    for column, values in _chosen(entry, TableSource(path="")).items():
-        if column not in found:
-            continue
+def _check(chosen: Mapping[str, Sequence[str] | None], found: Mapping[str, Mapping[str, None]], where: str) -> None:
+    """Raise DeltapError unless every chosen value occurs, and what nobody chose has one value (models, data sets: any)."""
+    for column, values in chosen.items():
+        there = found.get(column, {})
         for value in values or ():
-            if value not in found[column]:
-                raise DeltapError(f"the table has no rows with {column} {value!r}{nearest(value, found[column])}")
-        several = values is None and len(found[column]) > 1
-        if several and (column in ("site", "position", "grouping") or (column == "extractor" and not entry.extractor)):
-            names = ", ".join(found[column])
-            raise DeltapError(f"the table has several values of {column} ({names}): choose one with --{column}")
+            if value not in there:
+                raise DeltapError(f"{where}: no rows with {column} {value!r}{nearest(value, there)}")
+        if values is None and column not in ("model", "dataset") and len(there) > 1:
+            raise DeltapError(f"{where}: several values of {column} ({', '.join(there)}): choose one with --{column}")
 
 
 def read_labels(paths: Sequence[str | Path]) -> dict[str, dict[str, str]]:
