@@ -20,7 +20,7 @@ from deltap.tables import ANCHORS, PROBES, write_table
 REFERENCES = Path(__file__).parent / "reference"
 BLOCK = 4  # pixels
 NOTABLE = 20  # of 255
-SHARE = 0.002  # of all blocks
+SHARE = 0.001  # of all blocks
 STAGE = PlotStage(figures={}, bootstrap=BootstrapSettings(draws=200))
 FIGURES = {
     "delta_p": DeltaPFigure(),

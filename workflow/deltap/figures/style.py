@@ -26,8 +26,8 @@ LINE_WIDTH = 1.2
 THIN = 0.45  # width of a curve that rests on few samples, as a share
 # matplotlib's units: line widths on and off. Q-Anchored stays closed or nearly so, A-Anchored stays broken.
 DASHES: dict[str, tuple[Dash, ...]] = {
-    "q_anchored": ("-", (0, (9, 1)), (0, (9, 1, 1, 1)), (0, (9, 1, 1, 1, 1, 1))),
-    "a_anchored": ((0, (3.7, 1.6)), (0, (1.2, 1.2)), (0, (3.7, 1.4, 1.2, 1.4)), (0, (3.7, 1.4, 1.2, 1.4, 1.2, 1.4))),
+    "q_anchored": ("-", (0, (8, 2)), (0, (8, 1.5, 1.5, 1.5)), (0, (8, 1.4, 1.4, 1.4, 1.4, 1.4))),
+    "a_anchored": ((0, (3, 2)), (0, (1.2, 1.5)), (0, (3.2, 1.6, 1.2, 1.6)), (0, (3.2, 1.5, 1.2, 1.5, 1.2, 1.5))),
 }
 
 # For a font of 8 points, legible at the width of a page's text. Text stays text in vector files; PDF embeds its font.
