@@ -46,7 +46,14 @@ def _draw(options: argparse.Namespace, stage: PlotStage, name: str) -> list[Path
     entry = stage.figures[name]
     labels = {kind: dict(pairs) for kind, pairs in json.loads(options.labels).items()}
     try:
-        sources = _sources(options.table, entry)
+        tables = suitable(options.table, entry)
+        if options.expected and not tables:
+            cli.logger.info("nothing is finished yet for %s", name)
+            return []
+        # A table that does not suit is read all the same, and refused by what it lacks.
+        sources = entry.tables or [TableSource(path=str(path)) for path in tables or options.table[:1]]
+        if not sources:
+            raise DeltapError("no table to draw from: give one with --table")
         stem, notice = name, None
         if options.expected:
             stem = f"{name}_partial"
@@ -57,14 +64,6 @@ def _draw(options: argparse.Namespace, stage: PlotStage, name: str) -> list[Path
     except DeltapError as error:
         raise DeltapError(f"figure {name!r}: {error}") from None
     return files
-
-
-def _sources(tables: list[Path], entry: FigureEntry) -> list[TableSource]:
-    if entry.tables:
-        return list(entry.tables)
-    if not tables:
-        raise DeltapError("no table to draw from: give one with --table")
-    return [TableSource(path=str(path)) for path in suitable(tables, entry)]
 
 
 def arguments() -> argparse.ArgumentParser:

@@ -64,9 +64,7 @@ def test_a_folder_of_results_is_as_good_as_its_table(run):
 
 
 def test_another_interval_is_computed(run):
-    narrow, wide = (
-        content(DeltaPFigure(interval=level), run / "delta_p.parquet").rows for level in (0.5, 0.99)
-    )
+    narrow, wide = (content(DeltaPFigure(interval=level), run / "delta_p.parquet").rows for level in (0.5, 0.99))
     width = [(rows["ci_high"] - rows["ci_low"]).dropna().to_numpy() for rows in (narrow, wide)]
     assert (width[0] <= width[1]).all()
     assert width[0].mean() < 0.5 * width[1].mean()
@@ -160,7 +158,9 @@ def test_labels_come_from_the_tables_metadata_or_are_given(run, tmp_path):
 
 
 def test_missing_and_wrong_columns_are_refused_by_file_and_name(run, tmp_path):
-    short = changed(run, "delta_p_summary", tmp_path / "short.parquet", lambda table: table.drop_columns(["n", "model"]))
+    short = changed(
+        run, "delta_p_summary", tmp_path / "short.parquet", lambda table: table.drop_columns(["n", "model"])
+    )
     with pytest.raises(DeltapError, match=r"short.parquet: missing columns model, n "):
         content(DeltaPFigure(), short)
     wrong = changed(run, "delta_p_summary", tmp_path / "wrong.parquet",

@@ -184,9 +184,15 @@ class Run:
 
     def partial_figures(self) -> PlotStage:
         """Return how an unfinished run is drawn: every figure of its own tables."""
+        settings = self.settings
         stages = [self._figure_stage(name) for name in self.figures]
-        figures = {name: entry for stage in stages for name, entry in stage.figures.items() if not entry.tables}
-        return PlotStage.model_validate({**dict(stages[0] if stages else {}), "figures": figures})
+        return PlotStage(
+            figures={name: entry for stage in stages for name, entry in stage.figures.items() if not entry.tables},
+            formats=settings.formats,
+            anchors=settings.anchors,
+            reference_class=settings.reference_class,
+            bootstrap=settings.bootstrap,
+        )
 
     def _figure_stage(self, figure: str) -> PlotStage:
         settings, entry = self.settings, self.figures[figure]
@@ -202,13 +208,15 @@ class Run:
         variants = figure_variants(
             figure, entry, inference.sites, inference.positions, settings.groupings, settings.extractors
         )
-        return PlotStage(
-            figures=dict(variants),
-            formats=settings.formats,
-            anchors=settings.anchors,
-            reference_class=settings.reference_class,
-            bootstrap=settings.bootstrap,
-        )
+        # Nothing that the figure does not use, lest it be drawn again for nothing.
+        used: dict[str, Any] = {}
+        if entry.kind == "delta_p":
+            used["anchors"] = settings.anchors
+        if entry.kind in ("delta_p", "flip_rate") and (entry.tables or table_names(entry)[0] != "delta_p_summary"):
+            used |= {"bootstrap": settings.bootstrap, "reference_class": settings.reference_class}
+        if entry.kind == "delta_p_distribution":
+            used["reference_class"] = settings.reference_class
+        return PlotStage(figures=dict(variants), formats=settings.formats, **used)
 
     def _check_choice(self, figure: str, entry: FigureEntry) -> None:
         for key, valid in (("models", self.models), ("datasets", self.datasets)):

@@ -50,16 +50,13 @@ class Part(NamedTuple):
 
 
 def suitable(paths: Sequence[str | Path], entry: FigureEntry) -> list[Path]:
-    """Return those of some tables, or of the tables in folders of results, that a figure is best drawn from.
-
-    Raises DeltapError that names the missing columns of the first where none will do.
-    """
+    """Return those of some tables, or of the tables in folders of results, that a figure is best drawn from."""
     found = [find_table(path, entry) for path in paths]
     names = [_name(path, entry) for path in found]
     for best in table_names(entry):
         if best in names:
             return [path for path, name in zip(found, names, strict=True) if name == best]
-    return found[:1]  # reading it says what is missing
+    return []
 
 
 def read(sources: Sequence[TableSource], entry: FigureEntry) -> list[Part]:
@@ -74,7 +71,9 @@ def read(sources: Sequence[TableSource], entry: FigureEntry) -> list[Part]:
     for source in sources:
         path = find_table(source.path, entry)
         name = _which(path, entry)
-        chosen = {column: values for column, values in _chosen(entry, source).items() if column in _SCHEMAS[name][0].names}
+        chosen = {
+            column: values for column, values in _chosen(entry, source).items() if column in _SCHEMAS[name][0].names
+        }
         rows, found = _select(path, _SCHEMAS[name][0], chosen)
         for column, known in models.items():  # a table need not have all of them
             known.update(found.pop(column))
