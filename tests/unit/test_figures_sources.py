@@ -84,7 +84,7 @@ def test_another_reference_class_is_computed(run, table):
 
 def test_the_tidy_table_does_not_know_the_reference_layer(run):
     entry = DeltaPFigure(reference_class="predicted_at_reference")
-    with pytest.raises(DeltapError, match="give the run's anchors.parquet"):
+    with pytest.raises(DeltapError, match=r"give the run's anchors\.parquet"):
         content(entry, run / "delta_p.parquet")
     assert len(content(entry, run / "anchors.parquet").rows)
 
@@ -141,7 +141,7 @@ def test_tables_of_different_models_stand_together_without_labels(run, tmp_path)
 
 
 def test_two_tables_of_the_same_models_need_labels(run):
-    with pytest.raises(DeltapError, match="two rows .* need labels"):
+    with pytest.raises(DeltapError, match=r"two rows .* need labels"):
         content(DeltaPFigure(), run, run).draw()
     labelled = [TableSource(path=str(run), label=label) for label in ("ours", "theirs")]
     figure = content(DeltaPFigure(models=("qwen3-32b", "qwen3-8b")), *labelled).draw()

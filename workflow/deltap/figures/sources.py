@@ -125,7 +125,7 @@ def _chosen(entry: FigureEntry, source: TableSource) -> dict[str, Sequence[str] 
 
 
 def _check(chosen: Mapping[str, Sequence[str] | None], found: Mapping[str, Mapping[str, None]], where: str) -> None:
-    """Raise DeltapError unless every chosen value occurs, and what nobody chose has one value (models, data sets: any)."""
+    """Raise DeltapError unless every chosen value occurs, and of what nobody chose (but models, data sets) one does."""
     for column, values in chosen.items():
         there = found.get(column, {})
         for value in values or ():
