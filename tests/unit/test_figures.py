@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
+import zlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -602,3 +604,23 @@ def test_a_palette_is_a_name_of_matplotlib_or_seaborn_or_a_list_of_colours():
     assert len({*map(str, colours("viridis", 4))}) == 4
     with pytest.raises(DeltapError, match="palette"):
         colours(("blak", "white"), 1)
+
+
+def test_the_pdf_says_delta_as_text(tmp_path):
+    save(main_figure(), tmp_path / "figure.pdf", "")
+    content = (tmp_path / "figure.pdf").read_bytes()
+    streams = [zlib.decompress(stream) for stream in re.findall(rb"stream\r?\n(.*?)endstream", content, re.DOTALL)
+               if stream[:1] == b"x"]  # fmt: skip
+    assert any(
+        b"<0394>" in stream for stream in streams if b"beginbfrange" in stream
+    )  # Δ is U+0394 to whoever copies it
+
+
+def test_a_note_stands_where_it_covers_no_curve():
+    rows = [row(layer, mean=15.0, n=5) for layer in range(10)]
+    figure = draw(summary(rows), DeltaPFigure(), {}, ["q_anchored"])
+    (text,) = figure.axes[0].texts
+    assert text.get_position()[1] < 0.5
+    low = [row(layer, mean=-50.0, n=5) for layer in range(10)]
+    (text,) = draw(summary(low), DeltaPFigure(), {}, ["q_anchored"]).axes[0].texts
+    assert text.get_position() == (0.99, 0.99)

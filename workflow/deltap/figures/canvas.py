@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -66,15 +66,27 @@ def finish(figure: Figure, panels: Sequence[Axes], notice: str | None = None) ->
     figure.set_layout_engine("none")
 
 
-def note(panel: Axes, text: str, font_size: float) -> None:
-    """Write a remark in small grey letters into the upper right corner of a panel, where curves seldom are."""
-    paper: dict[str, Any] = {"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 1}
-    written = panel.text(
-        0.99, 0.99, text, transform=panel.transAxes, fontsize=font_size, color=GREY, ha="right", va="top"
-    )
-    if text:
-        written.set_bbox(paper)
+def note(panel: Axes, text: str, font_size: float, points: np.ndarray) -> None:
+    """Write a remark in small grey letters into the corner of a panel that covers the fewest of its curves' points.
+
+    ``points`` has the shape (points, 2), in the panel's units, NaN allowed. Of equal corners the upper right is taken,
+    because curves of ΔP seldom are there.
+    """
+    places = panel.transData.transform(points[np.isfinite(points).all(axis=1)])
+    written = panel.text(0, 0, text, transform=panel.transAxes, fontsize=font_size, color=GREY, zorder=4)
     written.set_in_layout(False)
+
+    def covered(corner: tuple[float, float]) -> int:
+        _put(written, corner)
+        box = written.get_window_extent().padded(0.5 * font_size)
+        return int(((places >= box.min) & (places <= box.max)).all(axis=1).sum()) if text else 0
+
+    _put(written, min([(0.99, 0.99), (0.01, 0.01), (0.99, 0.01), (0.01, 0.99)], key=covered))
+
+
+def _put(text: Text, corner: tuple[float, float]) -> None:
+    text.set_position(corner)
+    text.set(ha="right" if corner[0] > 0.5 else "left", va="top" if corner[1] > 0.5 else "bottom")
 
 
 def _fit(texts: Sequence[Text], widths: Sequence[float]) -> None:

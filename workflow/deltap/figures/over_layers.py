@@ -84,7 +84,8 @@ def draw_over_layers(
             found = rows[rows["model"] == model]
             width = NOTE_CHARACTERS * panel.bbox.width / figure.dpi / entry.font_size
             text = "\n".join(_notes(found, curves, thin_below, int(width)))
-            note(panel, text, 0.85 * entry.font_size)
+            points = [line.get_xydata() for line in panel.lines if not str(line.get_label()).startswith("_")]
+            note(panel, text, 0.85 * entry.font_size, np.concatenate([np.empty((0, 2)), *points]))
     return figure
 
 
