@@ -5,7 +5,7 @@
     snakemake --configfile config/demo.yaml -c2      the demo: a small model, bundled questions
     snakemake --configfile mine.yaml -c8             your own
     snakemake figures -c2                            the configured figures, and what they need
-    snakemake figures_partial -c1                    what is finished of a run that still runs
+    snakemake figures_partial --nolock -c1           what is finished of a run that still runs
 
 The stages are in workflow/rules, one file each, in the order of the flow; the algorithms are in workflow/deltap.
 """

@@ -38,8 +38,10 @@ rule figures:
 
 
 # What is finished of a run that still runs. The parts are no inputs, lest Snakemake compute what is missing or old; the
-# figures are no outputs, so that they are drawn whenever they are asked for. Without either, the lock of the run that is
-# in progress does not concern this rule.
+# figures are no outputs, so that they are drawn whenever they are asked for:
+#     snakemake figures_partial --nolock --cores 1
+# Without files of its own this job disturbs nothing; without --nolock Snakemake would, when it ends, remove the lock of
+# the run that is in progress.
 rule figures_partial:
     log:
         f"{RESULTS}/logs/figures_partial.log",
