@@ -1,6 +1,8 @@
 # Figures, drawn from finished tables alone: one job for each configured figure, which draws all its files.
 
 
+PLOT_CODE = code("plot")
+
 for NAME, JOB in FIGURES.items():
 
     rule:
@@ -17,7 +19,7 @@ for NAME, JOB in FIGURES.items():
         params:
             settings=as_json(JOB.stage),
             out=lambda wildcards, output: Path(output[0]).parent,
-            code=code("plot"),
+            code=PLOT_CODE,
         threads: min(4, len(JOB.stage.figures))
         resources:
             mem_mb=2000,
