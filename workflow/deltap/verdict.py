@@ -65,7 +65,8 @@ def curves(table: pa.Table, settings: VerdictSettings, bootstrap: BootstrapSetti
     ids = np.unique(frame["question_id"].to_numpy(dtype=str))
     draws = np.vstack([np.ones(len(ids)), resampling_counts(len(ids), bootstrap)])
     layers = int(frame["layer"].max()) + 1
-    means, numbers = {}, {}
+    means: dict[str, np.ndarray] = {}
+    numbers: dict[str, np.ndarray] = {}
     for anchor in ANCHORS:
         part = frame[frame["anchor"] == anchor]
         where = np.searchsorted(ids, part["question_id"].to_numpy(dtype=str)), part["layer"].to_numpy()
