@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from sentencepiece import SentencePieceProcessor
 from tokenizers import Tokenizer
 from transformers import (
     AutoConfig,
@@ -109,6 +110,7 @@ def _as_written(directory: Path, tokenizer: Any) -> Any:
     """
     file = directory / "tokenizer.json"
     if not file.is_file():
+        _check_converted(directory, tokenizer)
         return tokenizer
     written = Tokenizer.from_file(str(file))
     written.no_truncation()
@@ -135,14 +137,31 @@ def _as_written(directory: Path, tokenizer: Any) -> Any:
     return tokenizer
 
 
+def _check_converted(directory: Path, tokenizer: Any) -> None:
+    """Refuse a tokenizer that was converted from a SentencePiece file and gives other tokens than that.
+
+    transformers converts by its idea of the family, which may put a blank where the file has none.
+    """
+    file = directory / "tokenizer.model"
+    if not file.is_file():
+        return
+    written = SentencePieceProcessor(model_file=str(file))
+    for text in (_ENGLISH, f"{_ENGLISH}\n\n{_ENGLISH}"):
+        if tokenizer(text, add_special_tokens=False)["input_ids"] != written.encode(text):
+            raise DeltapError(
+                f"{directory}: converted to a fast tokenizer, tokenizer.model gives other tokens than by itself; take "
+                "tokenizer.json from the model's repository, or name the right tokenizer_class in tokenizer_config.json"
+            )
+
+
 def _remedy(directory: Path) -> str:
     if (directory / "tokenizer.json").is_file():
         return ""
     names = [path.name for path in directory.glob("*.model")]
     if names:
         return (
-            f"; there is no tokenizer.json. To convert {names[0]}, install the packages sentencepiece and protobuf, or "
-            "save the tokenizer once where they are: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+            f"; there is no tokenizer.json, and {names[0]} cannot be converted. Take tokenizer.json from the model's "
+            "repository, or name the right tokenizer_class in tokenizer_config.json"
         )
     return "; there is no tokenizer.json. Take it from the model's repository, or use a model that has one"
 
