@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import transformers
 
 from deltap import cli
+from deltap.code import code_digest
 from deltap.inference import Inference, run_shard, shard_answers, write_shard
 from deltap.models.check import check_model
 from deltap.models.directory import revision
@@ -24,8 +25,16 @@ from deltap.tables import ANSWERS, QUESTIONS, read_metadata, read_table, write_t
 
 
 def main(options: argparse.Namespace) -> None:
-    """Run one inference job."""
+    """Run one inference job, as the only one that writes its chunks."""
     stage = cli.settings(InferenceStage, options.settings)
+    series = f"{stage.model}/{stage.dataset}/{stage.extractor}/{options.shard}"
+    what = {"settings": stage.model_dump(mode="json"), "code": code_digest(__file__), "model": revision(options.model)}
+    with Store(options.store).lock(series, what):
+        infer(stage, options)
+
+
+def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
+    """Answer a shard's questions and read the activations."""
     transformers.utils.logging.disable_progress_bar()
     questions = read_table(options.questions, QUESTIONS)
     shards = stage.inference.shards

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
+DAEMONS = ("munged", "slurmctld", "slurmd")
+COMMANDS = ("sbatch", "srun", "squeue", "scontrol", "scancel", "sinfo", "sacct", "sacctmgr", "sshare")
 NODES = ("n1", "n2")
 DEVICES = 4
 
@@ -59,7 +60,7 @@ PartitionName=pair Nodes=n1,n2 State=UP MaxTime=INFINITE
 
 def missing() -> str | None:
     """Return why no Slurm can be started here, or None."""
-    absent = [name for name in PROGRAMS if not shutil.which(name, path=_PATH)]
+    absent = [name for name in (*DAEMONS, *COMMANDS) if not shutil.which(name, path=_PATH)]
     return f"{', '.join(absent)} not installed (Debian: apt-get install slurm-wlm munge)" if absent else None
 
 
@@ -72,10 +73,17 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment = {**_outside_slurm(), "SLURM_CONF": str(folder / "slurm.conf")}
+        # The plugin's jobs lose SLURM_CONF; there is no configuration in /etc, and none of ours shall be there.
+        commands = folder / "bin"
+        commands.mkdir()
+        for name in COMMANDS:
+            (commands / name).write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which(name)} "$@"\n')
+            (commands / name).chmod(0o755)
+        self.environment["PATH"] = f"{commands}:{self.environment['PATH']}"
 
     def __call__(self, *command: str, check: bool = True) -> str:
         """Run a Slurm command and return what it printed."""
-        done = subprocess.run(command, env=self.environment, text=True, capture_output=True, timeout=60)
+        done = subprocess.run([shutil.which(command[0], path=self.environment["PATH"]), *command[1:]], env=self.environment, text=True, capture_output=True, timeout=60)
         assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 

@@ -18,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
+from deltap import slurm
 from deltap.errors import DeltapError
 from deltap.files import write_json
 from deltap.settings import mistakes
@@ -30,7 +31,8 @@ Item = TypeVar("Item")
 _ENVIRONMENT = (
     "SLURM_JOB_ID",
     "SLURM_JOB_NODELIST",
-    "SLURM_RESTART_COUNT",
+    "SLURM_NTASKS",  # how many copies of the command there are, and which this is
+    "SLURM_PROCID",
     "CUDA_VISIBLE_DEVICES",
     "WORLD_SIZE",
 )
@@ -87,8 +89,12 @@ def run(main: Callable[[argparse.Namespace], None], arguments: argparse.Argument
     """Parse the command line, call ``main`` with it, and exit with its status.
 
     A `DeltapError` is printed as one message and exits with 1; anything else leaves its traceback in the log too.
+    A second copy of a job leaves everything to the first, its log included.
     """
     options = arguments.parse_args()
+    if slurm.is_second_copy():
+        print(f"task {os.environ['SLURM_PROCID']} of this Slurm step is a second copy of the job; it stops here")
+        sys.exit(0)
     _start_log(options.log)
     started = datetime.datetime.now(datetime.UTC)
     status = 1

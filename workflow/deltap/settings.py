@@ -4,9 +4,10 @@ One class per section. A stage's script takes one of these as its ``--settings``
 exactly the keys it uses. The JSON Schemas in ``config/schemas`` are generated from here (``make schemas``).
 """
 
+import os
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from deltap.errors import nearest
 
@@ -137,7 +138,7 @@ class BootstrapSettings(Section):
 
 
 class PathSettings(Section):
-    """Where files go; relative paths start at the working directory."""
+    """Where files go; relative paths start at the working directory. Environment variables count: ``$SCRATCH/deltap``."""
 
     results: str = "results"
     work: str = "work"
@@ -146,6 +147,14 @@ class PathSettings(Section):
     """Models that are fetched and converted."""
     datasets: str = "datasets"
     """Question sets that are downloaded."""
+
+    @field_validator("*")
+    @classmethod
+    def _expand(cls, path: str) -> str:
+        expanded = os.path.expanduser(os.path.expandvars(path))
+        if "$" in expanded:
+            raise ValueError("names an environment variable that is not set")
+        return expanded
 
 
 class Source(Section):
@@ -227,6 +236,11 @@ class ModelEntry(ModelSettings):
     memory_mb: int = Field(16000, ge=1)
     """Host memory of its jobs."""
     walltime_minutes: int = Field(240, ge=1)
+    """Of a job; a retry gets twice, then three times as much, of ``memory_mb`` too."""
+    partition: str | None = None
+    """Slurm partition of its jobs; null: the profile's."""
+    account: str | None = None
+    """Slurm account that its jobs are charged to; null: the profile's."""
 
 
 class PopularityRange(Section):

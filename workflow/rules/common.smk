@@ -11,6 +11,21 @@ def as_json(settings):
     return settings.model_dump_json()
 
 
+def growing(amount):
+    """Return a resource of which a retry gets more: ``amount``, or what it is for a job's wildcards, per attempt."""
+    return lambda wildcards, attempt: attempt * (amount(wildcards) if callable(amount) else amount)
+
+
+def placed(key):
+    """Return where a model's jobs go: what its entry says, else the profile's or the command line's default."""
+    default = (workflow.resource_settings.default_resources or {}).get(f"slurm_{key}")
+    return lambda wildcards: getattr(RUN.models[wildcards.model], key) or (default and default.raw)
+
+
+# For the message of a job that is submitted: what it asks for. A dry run shows it.
+ASKS = "[{threads} CPUs, {resources.mem_mb} MB, {resources.runtime} minutes]"
+
+
 def every_series(pattern, **more):
     """Return ``pattern`` for every model, data set and extractor, in the configured order."""
     return expand(

@@ -27,13 +27,15 @@ rule inference:
         code=code("inference"),
     threads: lambda wildcards: RUN.models[wildcards.model].threads
     resources:
-        mem_mb=lambda wildcards: RUN.models[wildcards.model].memory_mb,
-        runtime=lambda wildcards: RUN.models[wildcards.model].walltime_minutes,
+        mem_mb=growing(lambda wildcards: RUN.models[wildcards.model].memory_mb),
+        runtime=growing(lambda wildcards: RUN.models[wildcards.model].walltime_minutes),
         gpu=lambda wildcards: RUN.models[wildcards.model].gpus,
+        slurm_partition=placed("partition"),
+        slurm_account=placed("account"),
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard})"
+        "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard}) [{resources.gpu} GPUs] " + ASKS
     shell:
         "python \"$SCRIPTS/inference.py\" --settings {params.settings:q} --questions {input.questions:q}"
         " --model {params.model:q} --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"

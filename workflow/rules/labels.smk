@@ -18,13 +18,13 @@ rule labels:
         settings=as_json(RUN.labels_stage()),
         code=code("labels"),
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     group:
-        "analysis"
+        "analysis.{model}.{dataset}.{extractor}"
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Labelling the answers of {wildcards.model} to {wildcards.dataset}"
+        "Labelling the answers of {wildcards.model} to {wildcards.dataset} " + ASKS
     shell:
         "python \"$SCRIPTS/labels.py\" --settings {params.settings:q} --answers {input:q} --out {output:q} --log {log:q}"
