@@ -5,12 +5,13 @@ Writes the answers (ANSWERS, with both exact spans) and one safetensors file of 
 """
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow.compute as pc
 import transformers
 
-from deltap import cli
+from deltap import cli, ranks
 from deltap.code import code_digest
 from deltap.inference import Inference, run_shard, shard_answers, write_shard
 from deltap.models.check import check_model
@@ -29,7 +30,7 @@ def main(options: argparse.Namespace) -> None:
     stage = cli.settings(InferenceStage, options.settings)
     series = f"{stage.model}/{stage.dataset}/{stage.extractor}/{options.shard}"
     what = {"settings": stage.model_dump(mode="json"), "code": code_digest(__file__), "model": revision(options.model)}
-    with Store(options.store).lock(series, what):
+    with Store(options.store).lock(series, what) if ranks.here().first else nullcontext():
         infer(stage, options)
 
 

@@ -150,6 +150,14 @@ class Run:
             inference=_part(self.settings.inference, InferenceSettings),
         )
 
+    def launch_options(self, model: str) -> list[str]:
+        """Return the options of ``scripts/launch.py`` for a job that loads ``model``."""
+        entry = self.models[model]
+        return [
+            *("--ranks", str(entry.ranks), "--threads", str(entry.threads)),
+            *("--engine", entry.engine, "--device", entry.device),
+        ]
+
     def figure_variants(self) -> dict[str, FigureEntry]:
         """Return the files' stems of all configured figures, and what each shows."""
         settings = self.settings

@@ -24,6 +24,9 @@ Match = Literal["exact_answer", "containment", "exact"]
 ANCHORS: tuple[Anchor, ...] = ("q_anchored", "a_anchored")
 GROUPINGS: tuple[Grouping, ...] = ("per_layer", "reference")
 ReferenceClass = Literal["predicted", "predicted_at_reference", "truthful", "gold"]
+Engine = Literal["single", "accelerate", "deepspeed", "device_map"]
+SPLITTING: tuple[Engine, ...] = ("accelerate", "deepspeed")
+"""The engines that split a model between processes."""
 QuestionColumn = Literal[
     "question_id", "question", "gold_answers", "subject", "property", "popularity", "question_type"
 ]
@@ -200,9 +203,19 @@ class ModelSettings(Section):
     ``truncated_thought`` (``unfinished_thought`` where the model itself stopped without closing it)."""
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    engine: Literal["single"] = "single"
+    engine: Engine = "single"
+    """How the model is held (docs/engines.md). ``single``: by one process on one device; ``accelerate``, ``deepspeed``:
+    split between processes, each with a part of every layer (tensor parallelism, by transformers' plan or DeepSpeed's
+    AutoTP); ``device_map``: by one process, whole layers on several GPUs and, where these do not suffice, in host
+    memory."""
+    ranks: int = Field(1, ge=1)
+    """Processes that the engines ``accelerate`` and ``deepspeed`` split the model between; in a model's entry the default
+    is ``gpus``, one GPU each. On the CPU, with ``gpus: 0``, any number that divides the model."""
+    max_memory: dict[str, str] | None = None
+    """For ``device_map``: what may be used of each device, e.g. ``{0: 70GiB, 1: 70GiB, cpu: 100GiB}``; by default all of
+    the GPUs, then of the host."""
     threads: int = Field(1, ge=1)
-    """Torch threads on the CPU; set here and not by the scheduler, because rounding depends on it."""
+    """Torch threads of each process on the CPU; set here and not by the scheduler, because rounding depends on it."""
     batch_tokens: int = Field(8192, ge=1)
     """Tokens of one forward pass at most, tokens still to be generated counted too: with thinking on, an answer counts
     as ``max_new_tokens``, so a larger number makes larger batches, where the device's memory allows."""
@@ -223,6 +236,16 @@ class ModelSettings(Section):
             raise ValueError("thinking goes with kind: chat")
         return self
 
+    @model_validator(mode="after")
+    def _split_by_an_engine(self) -> Self:
+        if self.engine in SPLITTING and self.ranks == 1:
+            raise ValueError(f"engine '{self.engine}' splits a model: give 2 ranks (gpus) or more, or engine: single")
+        if self.engine not in SPLITTING and self.ranks > 1:
+            raise ValueError(f"engine '{self.engine}' is one process; ranks goes with {' or '.join(SPLITTING)}")
+        if self.max_memory and self.engine != "device_map":
+            raise ValueError("max_memory goes with engine: device_map")
+        return self
+
 
 class ModelEntry(ModelSettings):
     """A model: where it comes from, how it is asked and what it needs."""
@@ -241,6 +264,19 @@ class ModelEntry(ModelSettings):
     """Slurm partition of its jobs; null: the profile's."""
     account: str | None = None
     """Slurm account that its jobs are charged to; null: the profile's."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_rank_per_gpu(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("engine") in SPLITTING and isinstance(values.get("gpus"), int):
+            return {"ranks": max(1, values["gpus"]), **values}
+        return values
+
+    @model_validator(mode="after")
+    def _one_gpu_each(self) -> Self:
+        if self.engine in SPLITTING and self.gpus not in (0, self.ranks):
+            raise ValueError(f"{self.ranks} ranks need as many GPUs (found gpus: {self.gpus}), or gpus: 0 on the CPU")
+        return self
 
 
 class PopularityRange(Section):

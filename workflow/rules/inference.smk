@@ -22,10 +22,11 @@ rule inference:
         settings=lambda wildcards: as_json(
             RUN.inference_stage(wildcards.model, wildcards.dataset, wildcards.extractor)
         ),
+        launch=lambda wildcards: RUN.launch_options(wildcards.model),
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         out=lambda wildcards, output: Path(output.answers).parent,
         code=code("inference"),
-    threads: lambda wildcards: RUN.models[wildcards.model].threads
+    threads: lambda wildcards: RUN.models[wildcards.model].threads * RUN.models[wildcards.model].ranks
     resources:
         mem_mb=growing(lambda wildcards: RUN.models[wildcards.model].memory_mb),
         runtime=growing(lambda wildcards: RUN.models[wildcards.model].walltime_minutes),
@@ -37,5 +38,6 @@ rule inference:
     message:
         "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard}) [{resources.gpu} GPUs] " + ASKS
     shell:
-        "python \"$SCRIPTS/inference.py\" --settings {params.settings:q} --questions {input.questions:q}"
-        " --model {params.model:q} --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/inference.py\""
+        " --settings {params.settings:q} --questions {input.questions:q} --model {params.model:q}"
+        " --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"
