@@ -83,7 +83,7 @@ class Cluster:
 
     def __call__(self, *command: str, check: bool = True) -> str:
         """Run a Slurm command and return what it printed."""
-        done = subprocess.run([shutil.which(command[0], path=self.environment["PATH"]), *command[1:]], env=self.environment, text=True, capture_output=True, timeout=60)
+        done = subprocess.run(command, env=self.environment, text=True, capture_output=True, timeout=60)
         assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 

@@ -6,8 +6,10 @@ import torch
 
 import tiny
 from deltap.errors import DeltapError
+from deltap.generation import Generated, Generation
 from deltap.inference import Inference, run_shard, shard_answers, write_shard
 from deltap.models.engine import Engine
+from deltap.models.language_model import LanguageModel
 from deltap.models.prompts import Prompter
 from deltap.settings import InferenceSettings, InferenceStage, ModelSettings, PromptSettings
 from deltap.store import Store, read_tensor
@@ -37,19 +39,24 @@ def questions(texts=QUESTIONS_ASKED, split="test", subject=True):
 
 
 @pytest.fixture
-def inference(tokenizer):
-    def make(model=None, prompt=None, **settings):
+def inference(tokenizer, tmp_path):
+    def make(
+        model=None, prompt=None, ends=None, given_answers=None, generated=None, named=None, extractor="auto", **settings
+    ):
         prompt = prompt or PromptSettings()
         stage = InferenceStage(
             model="m",
             dataset="d",
-            extractor="auto",
+            extractor=extractor,
             entry=ModelSettings(kind="base", dtype="float32", max_new_tokens=8),
             prompt=prompt,
             inference=InferenceSettings(sites=("attn", "resid"), positions=("last", "exact_answer_last"), **settings),
+            bad_rows=0.01,
         )
         engine = Engine(model or tiny.model("llama"), 4096)
-        return Inference(engine, tokenizer, Prompter(tokenizer, "base", prompt), ENDS, stage)
+        asked = LanguageModel(engine, tokenizer, Prompter(tokenizer, "base", prompt), ends or ENDS, stage.entry)
+        generation = Generation(asked, "m", "d", Store(tmp_path / "answers"), {"model": 1}, given_answers, generated)
+        return Inference(generation, stage, named)
 
     return make
 
@@ -63,11 +70,11 @@ def test_positions_read_are_those_of_the_answers_tokens(inference, tokenizer):
     tensors, rows = job.chunk(job.prepare(questions().to_pylist()), ignore)
     assert all(row["exclusion"] is None for row in rows)
     for row in rows:
-        prompt = job.prompter(row["question"]).ids
+        prompt = job.model.prompter(row["question"]).ids
         last = row["prompt_tokens"] + len(row["answer_ids"]) - 1
         exact = row["exact_answer_tokens"][-1]
         assert row["prompt_tokens"] == len(prompt)
-        direct = job.engine.forward([prompt + row["answer_ids"]], [[last, exact]], ("attn",))
+        direct = job.model.engine.forward([prompt + row["answer_ids"]], [[last, exact]], ("attn",))
         index = row["clean_row"]
         torch.testing.assert_close(tensors["clean/attn/last"][:, index], direct["attn"][:, 0, 0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(
@@ -81,11 +88,11 @@ def test_the_cut_is_the_exact_question_in_its_own_place(inference, tokenizer):
     job = inference()
     _, rows = job.chunk(job.prepare(questions(["What is the capital of Japan?"]).to_pylist()), ignore)
     row = rows[0]  # the same words stand in an example of the prompt
-    ids = job.prompter(row["question"]).ids
+    ids = job.model.prompter(row["question"]).ids
     cut = [tokenizer.decode([ids[token]]) for token in row["exact_question_tokens"]]
     assert cut == row["exact_question_token_text"]
     assert "".join(row["exact_question_token_text"]).replace(" ", "") == "capitalJapan"
-    assert min(row["exact_question_tokens"]) >= len(job.prompter.prefix_ids)
+    assert min(row["exact_question_tokens"]) >= len(job.model.prompter.prefix_ids)
 
 
 def test_only_test_samples_are_knocked_out(inference):
@@ -107,16 +114,14 @@ def test_a_sample_without_exact_question_is_excluded_with_the_reason(inference):
 
 
 def test_an_answer_that_ends_at_once_is_excluded_as_empty(inference, tokenizer):
-    job = inference()
-    job.ends = set(range(400))
+    job = inference(ends=set(range(400)))
     tensors, rows = job.chunk(job.prepare(questions().to_pylist()), ignore)
     assert {row["exclusion"] for row in rows} == {"empty_answer"}
     assert tensors["clean/attn/last"].shape == (4, 0, 32)
 
 
 def test_an_answer_cut_off_in_its_core_is_excluded_as_truncated(inference):
-    job = inference()
-    job.ends = {399}
+    job = inference(ends={399})
     _, rows = job.chunk(job.prepare(questions().to_pylist()), ignore)
     for row in rows:
         at_the_end = row["exact_answer"] and row["exact_answer"]["end"] == len(row["answer"])
@@ -136,10 +141,10 @@ def test_bad_numbers_name_question_and_layer(inference, value):
 def test_bad_numbers_in_a_pass_name_question_and_layer(inference, monkeypatch):
     job = inference()
     samples = job.prepare(questions().to_pylist())
-    answers = job.engine.generate([sample.prompt.ids for sample in samples], ENDS, 8)
-    monkeypatch.setattr(job.engine, "generate", lambda *arguments: answers)
-    inner = job.engine.model.model.layers[3].mlp.forward
-    job.engine.model.model.layers[3].mlp.forward = lambda x: inner(x) * float("nan")
+    answers = job.model.engine.generate([sample.prompt.ids for sample in samples], ENDS, 8)
+    monkeypatch.setattr(job.model.engine, "generate", lambda *arguments: answers)
+    inner = job.model.engine.model.model.layers[3].mlp.forward
+    job.model.engine.model.model.layers[3].mlp.forward = lambda x: inner(x) * float("nan")
     with pytest.raises(DeltapError, match=r"m, d, clean pass, site resid: NaN or infinity at question 'q0', layer 3"):
         job.chunk(samples, ignore)
 

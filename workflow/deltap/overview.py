@@ -15,14 +15,15 @@ import pyarrow as pa
 
 from deltap import markdown
 from deltap.errors import DeltapError
-from deltap.labels import ABSTAINED, HALLUCINATED, LABEL_NAMES, TRUTHFUL, label
-from deltap.settings import LabelSettings, Match
+from deltap.labels import TEXT_MATCHES, labels_by_text
+from deltap.settings import ABSTAINED, HALLUCINATED, LABEL_NAMES, TRUTHFUL
 from deltap.tables import SAMPLES
 
 SERIES = ["model", "dataset", "extractor"]
-# The ways of matching that need the text alone.
-WAYS: tuple[Match, ...] = ("exact_answer", "containment", "exact")
-_SAME = (*SERIES, "question_id", "split", "label", "exact_question_source", "exact_answer_source", "echo")
+WAYS = (*TEXT_MATCHES, "llm", "given")
+"""The ways of labelling; the last two where a language model or a file was asked."""
+_SAME = (*SERIES, "question_id", "split", "label", "exact_question_source", "exact_answer_source", "echo",
+         "label_by_llm", "label_by_given")  # fmt: skip
 _READ = (*_SAME, "exclusion", "question", "gold_answers", "answer", "answer_ids", "exact_answer",
          "exact_question_tokens", "exact_answer_tokens")  # fmt: skip
 
@@ -60,13 +61,7 @@ def _sample(row: Mapping[str, Any], facts: Mapping[tuple[str, str], Facts]) -> d
             f"data set {row['dataset']}: question {row['question_id']!r} was answered but is not in the table of "
             "questions; the answers are older than it: run snakemake again"
         )
-    exact = row["exact_answer"] and row["exact_answer"]["text"]
-    by_way = {
-        f"label_by_{way}": label(
-            row["answer"], exact, row["question"], row["gold_answers"], LabelSettings(match=way)
-        ).label
-        for way in WAYS
-    }
+    by_way = {f"label_by_{way}": found for way, found in labels_by_text(row).items()}
     exclusion = row["exclusion"] or (ABSTAINED if row["label"] == ABSTAINED else None)
     return {
         **{name: row[name] for name in _SAME},
@@ -112,7 +107,8 @@ class Overview:
     terciles: Sequence[Tercile]
     """Empty where the data set has no popularity; fewer than three where many questions have the same one."""
     agreement: Mapping[tuple[str, str], float | None]
-    """Share of the answers, without the abstained, to which two ways of matching give the same label."""
+    """Share of the answers, without the abstained, to which two ways of labelling give the same label; of those to
+    which both give one. Only ways that were asked."""
 
 
 def overviews(samples: pa.Table) -> list[Overview]:
@@ -138,11 +134,15 @@ def _overview(rows: pd.DataFrame) -> Overview:
         answer_characters=_mean(said["answer_characters"]),
         answer_tokens=_mean(said["answer_tokens"]),
         terciles=_terciles(rows),
-        agreement={
-            (one, other): _mean(answered[f"label_by_{one}"].astype(str) == answered[f"label_by_{other}"].astype(str))
-            for one, other in combinations(WAYS, 2)
-        },
+        agreement=_agreement(answered),
     )
+
+
+def _agreement(answered: pd.DataFrame) -> dict[tuple[str, str], float | None]:
+    labels = {way: answered[f"label_by_{way}"].astype(object) for way in WAYS}
+    asked = [way for way in WAYS if way in TEXT_MATCHES or labels[way].notna().any()]
+    both = {(one, other): labels[one].notna() & labels[other].notna() for one, other in combinations(asked, 2)}
+    return {(one, other): _mean(labels[one][known] == labels[other][known]) for (one, other), known in both.items()}
 
 
 def _accuracy(rows: pd.DataFrame) -> float | None:
@@ -176,6 +176,7 @@ def report(found: Sequence[Overview], names: Mapping[str, Mapping[str, str]]) ->
         return [*called, item.extractor] if several else called
 
     head = ["model", "data set", *(["extractor"] if several else [])]
+    pairs = list(dict.fromkeys(pair for item in found for pair in item.agreement))
     reasons = sorted({reason for item in found for reason in item.exclusions})
     parts = [
         "# Questions and answers\n",
@@ -195,11 +196,11 @@ def report(found: Sequence[Overview], names: Mapping[str, Mapping[str, str]]) ->
             [[*series(item), item.used_for_probes, *(item.exclusions.get(reason, 0) for reason in reasons)]
              for item in found],
         ),
-        "## Ways of matching\n",
-        "The share of answers, without the abstained, to which two ways of matching give the same label.\n",
+        "## Ways of labelling\n",
+        "The share of answers, without the abstained, to which two ways give the same label.\n",
         markdown.table(
-            [*head, *(f"{one} = {other}" for one, other in combinations(WAYS, 2))],
-            [[*series(item), *map(markdown.share, item.agreement.values())] for item in found],
+            [*head, *(f"{one} = {other}" for one, other in pairs)],
+            [[*series(item), *(markdown.share(item.agreement.get(pair)) for pair in pairs)] for item in found],
         ),
     ]  # fmt: skip
     popular = [(item, tercile) for item in found for tercile in item.terciles]

@@ -8,11 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# States in which a job has no process: it waits, perhaps to be started again, or it is over. Any other counts as running.
-_NO_PROCESS = frozenset(
-    "PENDING REQUEUED REQUEUE_HOLD REQUEUE_FED SPECIAL_EXIT REVOKED BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED "
-    "NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()
-)
+# States in which a job has processes, or may have some yet; in any other it waits, perhaps to start again, or is over.
+_RUNNING = frozenset(("RUNNING", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"))
 
 
 def job_id() -> str | None:
@@ -37,7 +34,7 @@ def is_running(job: str) -> bool | None:
         return None
     if done.returncode != 0:
         return False if "Invalid job id" in done.stderr else None
-    return any(state not in _NO_PROCESS for state in done.stdout.split())
+    return any(state in _RUNNING for state in done.stdout.split())
 
 
 def jobs_of(directory: Path) -> dict[str, str]:
