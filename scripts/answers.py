@@ -22,8 +22,16 @@ from deltap.tables import GENERATED, read_metadata, write_table
 
 
 def main(options: argparse.Namespace) -> None:
-    """Run one answers job."""
+    """Run one answers job, as the only one that writes its chunks."""
     stage = cli.settings(AnswersStage, options.settings)
+    series = f"{stage.model}/{stage.dataset}/{options.shard}"
+    what = {"settings": stage.model_dump(mode="json"), "code": code_digest(__file__), "model": revision(options.model)}
+    with Store(options.store).lock(series, what):
+        ask(stage, options)
+
+
+def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
+    """Ask a shard's questions."""
     transformers.utils.logging.disable_progress_bar()
     questions = shard_questions(options.questions, options.shard, stage.inference.shards).to_pylist()
     given = read_answers(options.given_answers, questions, stage.model, stage.dataset, stage.bad_rows)

@@ -1,10 +1,10 @@
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "workflow")]
+for folder in (Path(__file__).parents[1] / "workflow", Path(__file__).parent):
+    sys.path.insert(0, str(folder))
 
 import heads
 import running

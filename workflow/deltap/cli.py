@@ -90,8 +90,8 @@ def run(main: Callable[[argparse.Namespace], None], arguments: argparse.Argument
     """Parse the command line, call ``main`` with it, and exit with its status.
 
     A `DeltapError` is printed as one message and exits with 1; anything else leaves its traceback in the log too. Of
-    several ranks only the first one logs, and the launcher tells why one failed. A second copy of a job leaves all to the
-    first, its log too.
+    several ranks only the first one logs, and the launcher tells why one failed. A second copy of a job leaves
+    everything to the first, its log included.
     """
     options = arguments.parse_args()
     if slurm.is_second_copy():

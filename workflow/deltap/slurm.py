@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 # States in which a job has processes, or may have some yet; in any other it waits, perhaps to start again, or is over.
-_RUNNING = frozenset(("RUNNING", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED"))
+_RUNNING = frozenset(
+    ("RUNNING", "COMPLETING", "CONFIGURING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SUSPENDED")
+)
 
 
 def job_id() -> str | None:

@@ -24,7 +24,7 @@ rule anchors:
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Finding the anchors of {wildcards.model} on {wildcards.dataset} " + ASKS
+        submitted("Finding the anchors of {wildcards.model} on {wildcards.dataset}")
     shell:
         "python \"$SCRIPTS/anchors.py\" --labels {input.labels:q} --probes {input.probes:q} --scores {input.scores:q}"
         " --clean {input.clean:q} --knockout {input.knockout:q} --out {output:q} --log {log:q}"

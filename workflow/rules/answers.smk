@@ -20,13 +20,18 @@ rule answers:
         code=code("answers"),
     threads: lambda wildcards: RUN.models[wildcards.model].threads
     resources:
-        mem_mb=lambda wildcards: RUN.models[wildcards.model].memory_mb,
-        runtime=lambda wildcards: RUN.models[wildcards.model].walltime_minutes,
+        mem_mb=growing(lambda wildcards: RUN.models[wildcards.model].memory_mb),
+        runtime=growing(lambda wildcards: RUN.models[wildcards.model].walltime_minutes),
         gpu=lambda wildcards: RUN.models[wildcards.model].gpus,
+        slurm_partition=placed("partition"),
+        slurm_account=placed("account"),
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard}), answers only"
+        submitted(
+            "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard}), answers only"
+            " [{resources.gpu} GPUs]"
+        )
     shell:
         "python \"$SCRIPTS/answers.py\" --settings {params.settings:q} --questions {input.questions:q}"
         " --model {params.model:q} {params.given:q} --shard {wildcards.shard} --store \"$STORE\" --out {output:q}"

@@ -16,14 +16,20 @@ def growing(amount):
     return lambda wildcards, attempt: attempt * (amount(wildcards) if callable(amount) else amount)
 
 
-def placed(key):
+def placed(key, entry=lambda wildcards: RUN.models[wildcards.model]):
     """Return where a model's jobs go: what its entry says, else the profile's or the command line's default."""
     default = (workflow.resource_settings.default_resources or {}).get(f"slurm_{key}")
-    return lambda wildcards: getattr(RUN.models[wildcards.model], key) or (default and default.raw)
+    return lambda wildcards: getattr(entry(wildcards), key, None) or (default and default.raw)
 
 
-# For the message of a job that is submitted: what it asks for. A dry run shows it.
-ASKS = "[{threads} CPUs, {resources.mem_mb} MB, {resources.runtime} minutes]"
+def submitted(message):
+    """Return the message of a job that is submitted, with what it asks for; a dry run shows it."""
+    return f"{message} [{{threads}} CPUs, {{resources.mem_mb}} MB, {{resources.runtime}} minutes]"
+
+
+def option(flag, paths):
+    """Return a command-line option with the files it takes, or nothing where there are none."""
+    return [flag, *paths] if paths else []
 
 
 def every_series(pattern, **more):

@@ -21,6 +21,6 @@ rule delta_p:
     conda:
         "../../envs/deltap.yaml"
     message:
-        "ΔP of {wildcards.model} on {wildcards.dataset}, {wildcards.anchor} " + ASKS
+        submitted("ΔP of {wildcards.model} on {wildcards.dataset}, {wildcards.anchor}")
     shell:
         "python \"$SCRIPTS/delta_p.py\" --settings {params.settings:q} --anchors {input:q} --out {output:q} --log {log:q}"

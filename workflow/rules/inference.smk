@@ -5,6 +5,9 @@ rule inference:
     input:
         questions=rules.questions.output,
         model=lambda wildcards: RUN.model_inputs(wildcards.model),
+        generated=lambda wildcards: rules.answers.output if RUN.asks_llm(wildcards.extractor) else [],
+        llm_spans=lambda wildcards: rules.spans.output if RUN.asks_llm(wildcards.extractor) else [],
+        given=[*SETTINGS.given.answers, *SETTINGS.given.spans],
     output:
         answers=f"{RESULTS}/inference/{SERIES}/{{shard}}/answers.parquet",
         activations=expand(
@@ -25,6 +28,12 @@ rule inference:
         launch=lambda wildcards: RUN.launch_options(wildcards.model),
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         out=lambda wildcards, output: Path(output.answers).parent,
+        found=lambda wildcards, input: [
+            *option("--generated", input.generated),
+            *option("--llm-spans", input.llm_spans),
+            *option("--given-answers", SETTINGS.given.answers),
+            *option("--given-spans", SETTINGS.given.spans),
+        ],
         code=code("inference"),
     threads: lambda wildcards: RUN.models[wildcards.model].threads * RUN.models[wildcards.model].ranks
     resources:
@@ -36,8 +45,11 @@ rule inference:
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard}) [{resources.gpu} GPUs] " + ASKS
+        submitted(
+            "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard})"
+            " [{resources.gpu} GPUs]"
+        )
     shell:
         "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/inference.py\""
         " --settings {params.settings:q} --questions {input.questions:q} --model {params.model:q}"
-        " --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"
+        " {params.found:q} --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"

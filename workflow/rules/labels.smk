@@ -21,13 +21,18 @@ rule judge:
         code=code("judge"),
     threads: LLM["threads"]
     resources:
-        mem_mb=LLM["mem_mb"],
-        runtime=LLM["runtime"],
+        mem_mb=growing(LLM["mem_mb"]),
+        runtime=growing(LLM["runtime"]),
         gpu=LLM["gpu"],
+        slurm_partition=placed("partition", lambda wildcards: RUN.llm),
+        slurm_account=placed("account", lambda wildcards: RUN.llm),
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Judging the answers of {wildcards.model} to {wildcards.dataset} by a language model"
+        submitted(
+            "Judging the answers of {wildcards.model} to {wildcards.dataset} by a language model"
+            " [{resources.gpu} GPUs]"
+        )
     shell:
         "python \"$SCRIPTS/judge.py\" --settings {params.settings:q} --answers {input.answers:q} {params.model:q}"
         " --cache \"$REPLIES\" --out {output:q} --log {log:q}"
@@ -59,7 +64,7 @@ rule labels:
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Labelling the answers of {wildcards.model} to {wildcards.dataset} " + ASKS
+        submitted("Labelling the answers of {wildcards.model} to {wildcards.dataset}")
     shell:
         "python \"$SCRIPTS/labels.py\" --settings {params.settings:q} --answers {input.answers:q} {params.more:q}"
         " --out {output:q} --log {log:q}"

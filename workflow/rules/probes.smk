@@ -24,7 +24,7 @@ rule probes:
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Training the probes of {wildcards.model} on {wildcards.dataset} " + ASKS
+        submitted("Training the probes of {wildcards.model} on {wildcards.dataset}")
     shell:
         "python \"$SCRIPTS/probes.py\" --settings {params.settings:q} --labels {input.labels:q} --clean {input.clean:q}"
         " --jobs {threads} --out {output.probes:q} --scores {output.scores:q} --log {log:q}"

@@ -33,13 +33,18 @@ rule spans:
         code=code("spans"),
     threads: LLM["threads"]
     resources:
-        mem_mb=LLM["mem_mb"],
-        runtime=LLM["runtime"],
+        mem_mb=growing(LLM["mem_mb"]),
+        runtime=growing(LLM["runtime"]),
         gpu=LLM["gpu"],
+        slurm_partition=placed("partition", lambda wildcards: RUN.llm),
+        slurm_account=placed("account", lambda wildcards: RUN.llm),
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Finding the exact tokens of {wildcards.model} on {wildcards.dataset} by a language model"
+        submitted(
+            "Finding the exact tokens of {wildcards.model} on {wildcards.dataset} by a language model"
+            " [{resources.gpu} GPUs]"
+        )
     shell:
         "python \"$SCRIPTS/spans.py\" --settings {params.settings:q} --questions {input.questions:q}"
         " --answers {input.answers:q} {params.given:q} {params.model:q} --cache \"$REPLIES\" --out {output:q} --log {log:q}"

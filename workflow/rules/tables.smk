@@ -55,7 +55,7 @@ rule summarise:
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Means and intervals of ΔP " + ASKS
+        submitted("Means and intervals of ΔP")
     shell:
         "python \"$SCRIPTS/summarise.py\" --table {input:q} --settings {params.settings:q} --out {output.parquet:q}"
         " --csv {output.csv:q} --log {log:q}"
