@@ -21,7 +21,7 @@ NODES = ("n1", "n2")
 DEVICES = 4
 
 # Both nodes are this machine; jobs of the usual partition run on the first. As many CPUs as tests ask for, whatever the
-# machine has. Killed quickly, started at once.
+# machine has. Killed quickly and, after a requeue, started again soon (cred_expire).
 CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -29,7 +29,7 @@ SlurmUser={user}
 SlurmdUser={user}
 SlurmctldPort={ports[0]}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=6
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
@@ -49,6 +49,7 @@ GresTypes=gpu
 ReturnToService=2
 KillWait=2
 CompleteWait=0
+DefMemPerCPU=500
 MinJobAge=300
 {accounting}
 NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=64000 Gres=gpu:{devices}

@@ -83,14 +83,15 @@ def test_a_second_copy_of_a_job_leaves_everything_to_the_first(cluster, configfi
     assert done.stdout.count("Reading the questions of rulers") == 1
     assert (tmp_path / questions).exists()
 
-    # The same without Snakemake: the copies do not even touch the log.
-    script = [sys.executable, str(running.ROOT / "scripts" / "merge.py"), "--help"]
+    # A script without Snakemake: the copies leave even the log alone.
+    script = [sys.executable, str(running.ROOT / "scripts" / "samples.py"), "--answers", "none", "--questions", "none"]
+    log = tmp_path / "log.txt"
     done = subprocess.run(
-        ["srun", "--ntasks=2", *script[:2], "--table", "x", "--parts", "nothing", "--metadata", "{}", "--out", "out",
-         "--log", str(tmp_path / "log.txt")],
+        ["srun", "--ntasks=2", *script, "--out", "out", "--report", "out.md", "--log", str(log)],
         env=cluster.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
     )  # fmt: skip
     assert done.stdout.count("is a second copy of the job") == 1
+    assert log.read_text().count("error: ") == 1
 
 
 def test_a_script_edited_while_jobs_are_queued_makes_them_redo_nothing(cluster, configfile, table, tmp_path):
