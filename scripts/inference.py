@@ -34,12 +34,14 @@ def main(options: argparse.Namespace) -> None:
     )
 
     tokenizer, engine = load(options.model, stage.entry)
+    if engine.follow():
+        return
     prompter = Prompter(tokenizer, stage.entry.kind, stage.prompt, stage.entry.thinking)
     check_model(engine, prompter, stage.inference.sites)
     ends = end_ids(tokenizer, engine, at_newline=stage.entry.kind == "base")
     inference = Inference(engine, tokenizer, prompter, ends, stage)
 
-    facts = {"model_revision": revision(options.model), "device": engine.device.type, "ranks": 1}
+    facts = {"model_revision": revision(options.model), "device": engine.device.type, "ranks": engine.ranks}
     inputs = read_metadata(options.questions).get("provenance")
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     # What a chunk depends on; how the questions are dealt out does not matter.
@@ -52,6 +54,7 @@ def main(options: argparse.Namespace) -> None:
     description = f"{stage.model}, {stage.dataset}"
     with cli.progress((), description, total=3 * len(questions), unit="pass") as bar:
         chunks = run_shard(inference, questions, Store(options.store), identity, bar.update)
+    engine.close()
 
     metadata = {"provenance": made_by}
     passes = [
