@@ -38,7 +38,7 @@ def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
 
     model = load_language_model(options.model, stage.entry, stage.prompt)
     check_model(model.engine, model.prompter, stage.inference.sites)
-    facts = {"model_revision": revision(options.model), "device": model.engine.device.type, "ranks": 1}
+    facts = {"model_revision": revision(options.model), "device": model.engine.device.type, "ranks": model.engine.ranks}
     inputs = read_metadata(options.questions).get("provenance")
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     identity = answers_identity(facts, made_by["versions"], code_digest(__file__), stage.entry, stage.prompt)
@@ -61,6 +61,7 @@ def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
                         "given": bool(given),
                     }
                 )
+    model.engine.close()
     write_table(options.out, rows, GENERATED, {"provenance": made_by})
 
 

@@ -48,7 +48,7 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
 
     model = load_language_model(options.model, stage.entry, stage.prompt)
     check_model(model.engine, model.prompter, stage.inference.sites)
-    facts = {"model_revision": revision(options.model), "device": model.engine.device.type, "ranks": 1}
+    facts = {"model_revision": revision(options.model), "device": model.engine.device.type, "ranks": model.engine.ranks}
     inputs = read_metadata(options.questions).get("provenance")
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     store = Store(options.store)
@@ -72,6 +72,7 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
     description = f"{stage.model}, {stage.dataset}"
     with cli.progress((), description, total=3 * len(questions), unit="pass") as bar:
         chunks = run_shard(Inference(generation, stage, named), table, store, identity, bar.update)
+    model.engine.close()
 
     metadata = {"provenance": made_by}
     passes = [

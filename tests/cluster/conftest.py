@@ -29,10 +29,10 @@ def _no_job_is_left(request):
 
 @pytest.fixture(scope="session")
 def configfile(tmp_path_factory):
-    """The configuration of one tiny model on one question set, in many small chunks."""
+    """The configuration of one tiny model, held by two ranks, on one question set, in many small chunks."""
     complete = running.project(tmp_path_factory.mktemp("project"))
     return running.changed(
-        complete,
+        heads.with_model(complete, engine="accelerate", ranks=2),
         models=["tiny-base"],
         datasets=["rulers"],
         formats=["png"],

@@ -8,13 +8,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import running
-from slurm import Cluster, until
+import yaml
+from slurm import Cluster
 
 CHUNK = 4
 CHUNKS = len(running.SUBJECTS) // CHUNK
 TABLE = "results/mine/delta_p.parquet"
 SERIES = "tiny-base/rulers/auto"
 PROFILE = running.ROOT / "config" / "profiles" / "slurm"
+
+
+def with_model(configfile: Path, **change: object) -> Path:
+    """Write the same configuration with another entry of its model, and return its path."""
+    folder = configfile.parent
+    (defined,) = yaml.safe_load(configfile.read_text())["model_files"]
+    definitions = yaml.safe_load(Path(defined).read_text())
+    definitions["tiny-base"] |= change
+    path = running.write_yaml(folder / f"models-{len(list(folder.glob('models-*')))}.yaml", definitions)
+    return running.changed(configfile, model_files=[str(path)])
 
 
 class Head:

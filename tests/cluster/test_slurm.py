@@ -5,21 +5,11 @@ import signal
 
 import heads
 import running
-import yaml
-from heads import chunks, head, run, side_file, writer
+from heads import chunks, head, run, side_file, with_model, writer
 from slurm import until
 
 FIGURE = "results/mine/figures/delta_p.png"
 INFERENCE = "rule_inference_wildcards_tiny-base_rulers_auto_0"
-
-
-def with_model(configfile, **change):
-    """The same configuration with another entry of its model."""
-    folder = configfile.parent
-    definitions = yaml.safe_load((folder / "my_models.yaml").read_text())
-    definitions["tiny-base"] |= change
-    path = running.write_yaml(folder / f"models-{len(list(folder.glob('models-*')))}.yaml", definitions)
-    return running.changed(configfile, model_files=[str(path)])
 
 
 def in_the_middle(cluster, folder):
@@ -50,20 +40,25 @@ def check(folder, table, before):
     assert log.count("is finished already") >= len(before)
 
 
-def test_from_nothing_to_the_figure_in_one_copy_that_sees_all_devices(cluster, configfile, table, tmp_path):
-    with head(cluster, tmp_path, with_model(configfile, gpus=4)) as started:
+def test_from_nothing_to_the_figure(cluster, configfile, table, tmp_path):
+    with head(cluster, tmp_path, configfile) as started:
         until(lambda: INFERENCE in cluster.jobs().values(), "the job")
         assert cluster("squeue", "--noheader", "--format=%j").startswith("deltap_")
         output = started.finish()
     assert (tmp_path / heads.TABLE).read_bytes() == table
     assert (tmp_path / FIGURE).exists()
+    # Slurm's own logs lie where one sees whose they are.
+    assert "logs/slurm/rule_inference/tiny-base_rulers_auto_0/" in output
+    assert "logs/slurm/group_analysis.tiny-base.rulers.auto" in output
+
+
+def test_a_job_is_one_copy_that_sees_all_its_devices(cluster, configfile, tmp_path):
+    four = with_model(configfile, engine="single", ranks=1, gpus=4)
+    output = run(cluster, tmp_path, four, f"results/mine/inference/{heads.SERIES}/0/answers.parquet")
     facts = side_file(tmp_path)
     assert facts["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
     assert (facts["SLURM_NTASKS"], facts["SLURM_PROCID"]) == ("1", "0")
     assert f"submitted with SLURM jobid {facts['SLURM_JOB_ID']}" in output
-    # Slurm's own logs lie where one sees whose they are.
-    assert "logs/slurm/rule_inference/tiny-base_rulers_auto_0/" in output
-    assert "logs/slurm/group_analysis.tiny-base.rulers.auto" in output
 
 
 def test_a_requeued_job_goes_on_from_its_finished_chunks(cluster, configfile, table, tmp_path):

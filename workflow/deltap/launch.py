@@ -1,8 +1,8 @@
 """Starting the ranks of a job: as many processes as its model is split into, which end together.
 
-The ranks are started by torchrun or, for the engine ``accelerate`` on GPUs, by accelerate's launcher, which calls torchrun
-too. What is added here: one message about the rank that failed first instead of a page about all of them, and no rank
-outlives its launcher. The ranks find each other at a port that is free on this node, so that jobs can share it.
+The ranks are started by torchrun or, for the engine ``accelerate`` on GPUs, by accelerate's launcher, which calls
+torchrun too. What is added here: one message about the rank that failed first instead of a page about all of them, and
+no rank outlives its launcher. The ranks find each other at a port that is free on this node, so that jobs can share it.
 """
 
 import json
@@ -24,8 +24,8 @@ class RankFailed(Exception):
 def launch(command: Sequence[str], number: int, threads: int, engine: str, device: str) -> None:
     """Run a Python script with its arguments (``command``) in ``number`` processes with ``threads`` threads each.
 
-    One process takes the place of this one, so that the call does not return. Of several, the first one's output is this
-    one's. Raises RankFailed with the reason of the rank that failed first; by then no rank runs any more.
+    One process takes the place of this one, so that the call does not return. Of several, the first one's output is
+    this one's. Raises RankFailed with the reason of the rank that failed first; by then no rank runs any more.
     """
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if number == 1:
@@ -82,8 +82,8 @@ def _accelerate(script: str, number: int) -> tuple[Any, Callable[[Any], None]]:
 def _first(codes: dict[int, int], number: int, folder: Path) -> str:
     """Return why the first rank failed; ``codes``: exit codes of ranks that had ended when the failure was noticed.
 
-    A rank that was killed left no word, and those that waited for it then complain of a closed connection, so a kill comes
-    before every reason that was left.
+    A rank that was killed left no word, and those that waited for it then complain of a closed connection, so a kill
+    comes before every reason that was left.
     """
     codes = {rank: code for rank, code in codes.items() if code != -signal.SIGTERM} or codes  # by which the rest ends
     killed = {rank: code for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}

@@ -1,7 +1,7 @@
 """The processes of one job that hold a model together: which one this is, and how they end together.
 
-A job with several ranks is started by `deltap.launch`, which tells them by the environment. Without it there is one rank.
-No torch here, because every script asks.
+A job with several ranks is started by `deltap.launch`, which tells them by the environment. Without it there is one
+rank. No torch here, because every script asks.
 """
 
 import ctypes

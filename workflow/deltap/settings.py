@@ -272,11 +272,11 @@ class ModelSettings(Section):
     AutoTP); ``device_map``: by one process, whole layers on several GPUs and, where these do not suffice, in host
     memory."""
     ranks: int = Field(1, ge=1)
-    """Processes that the engines ``accelerate`` and ``deepspeed`` split the model between; in a model's entry the default
-    is ``gpus``, one GPU each. On the CPU, with ``gpus: 0``, any number that divides the model."""
+    """Processes that the engines ``accelerate`` and ``deepspeed`` split the model between; in a model's entry the
+    default is ``gpus``, one GPU each. On the CPU, with ``gpus: 0``, any number that divides the model."""
     max_memory: dict[str, str] | None = None
-    """For ``device_map``: what may be used of each device, e.g. ``{0: 70GiB, 1: 70GiB, cpu: 100GiB}``; by default all of
-    the GPUs, then of the host."""
+    """For ``device_map``: what may be used of each device, e.g. ``{0: 70GiB, 1: 70GiB, cpu: 100GiB}``; by default all
+    of the GPUs, then of the host."""
     threads: int = Field(1, ge=1)
     """Torch threads of each process on the CPU; set here and not by the scheduler, because rounding depends on it."""
     batch_tokens: int = Field(8192, ge=1)

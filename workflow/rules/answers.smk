@@ -15,10 +15,11 @@ rule answers:
         f"{RESULTS}/benchmarks/answers/{{model}}/{{dataset}}/{{shard}}.tsv"
     params:
         settings=lambda wildcards: as_json(RUN.answers_stage(wildcards.model, wildcards.dataset)),
+        launch=lambda wildcards: RUN.launch_options(wildcards.model),
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         given=option("--given-answers", SETTINGS.given.answers),
         code=code("answers"),
-    threads: lambda wildcards: RUN.models[wildcards.model].threads
+    threads: lambda wildcards: RUN.models[wildcards.model].threads * RUN.models[wildcards.model].ranks
     resources:
         mem_mb=growing(lambda wildcards: RUN.models[wildcards.model].memory_mb),
         runtime=growing(lambda wildcards: RUN.models[wildcards.model].walltime_minutes),
@@ -33,6 +34,7 @@ rule answers:
             " [{resources.gpu} GPUs]"
         )
     shell:
-        "python \"$SCRIPTS/answers.py\" --settings {params.settings:q} --questions {input.questions:q}"
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/answers.py\""
+        " --settings {params.settings:q} --questions {input.questions:q}"
         " --model {params.model:q} {params.given:q} --shard {wildcards.shard} --store \"$STORE\" --out {output:q}"
         " --log {log:q}"

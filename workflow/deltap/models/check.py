@@ -1,9 +1,5 @@
 """The check that every model has to pass when it is loaded: does knockout do here what the method needs?"""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import torch
 
 from deltap.errors import DeltapError
@@ -44,8 +40,7 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
     knockout = forward(exact_question=[cut])
     middle = engine.layers // 2
     plain = forward(exact_question=[cut], last_layer=middle)
-    with _own_attention(engine.model):
-        own = forward()
+    own = forward(own_attention=True)
 
     engine.share_prefix(prompter.prefix_ids)
     longer = [*ids, *ids[-3:]]
@@ -83,14 +78,3 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
             f"{type(engine.model).__name__}: the load check failed: cutting attention changes nothing; this model "
             "cannot be measured by knockout"
         )
-
-
-@contextmanager
-def _own_attention(model: Any) -> Iterator[None]:
-    """Let the model use the attention that its authors wrote (sinks, caps and all) inside the block."""
-    used = model.config._attn_implementation
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(used)

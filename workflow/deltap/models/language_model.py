@@ -52,8 +52,13 @@ class LanguageModel:
 
 
 def load_language_model(directory: Path, entry: ModelSettings, prompt: PromptSettings) -> LanguageModel:
-    """Return the model in ``directory``, asked by ``prompt``. Raises DeltapError as `load` and `Prompter`."""
+    """Return the model in ``directory``, asked by ``prompt``. Raises DeltapError as `load` and `Prompter`.
+
+    Of several ranks only the first returns. The others follow it to the end and exit.
+    """
     tokenizer, engine = load(directory, entry)
+    if engine.follow():
+        raise SystemExit(0)
     prompter = Prompter(tokenizer, entry.kind, prompt, entry.thinking)
     engine.share_prefix(prompter.prefix_ids)
     return LanguageModel(engine, tokenizer, prompter, end_ids(tokenizer, engine, entry.kind == "base"), entry)

@@ -5,21 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from transformers import (
     AutoConfig,
-    AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
     PreTrainedTokenizerFast,
 )
 
+from deltap import ranks
 from deltap.errors import DeltapError
 from deltap.models.directory import check_model_directory
 from deltap.models.engine import Engine
-from deltap.models.knockout import ATTENTION
+from deltap.models.engines import auto_tp, device_map, single, tensor_plan
 from deltap.models.layers import refuse_unsupported
+from deltap.models.parallel import ParallelEngine, join
 from deltap.settings import ModelSettings
 
 logger = logging.getLogger("deltap")
@@ -40,10 +40,16 @@ def device(name: str) -> torch.device:
 def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
     """Return the tokenizer and the engine of the model in ``directory``.
 
-    Nothing is fetched, pickled weights and remote code are not loaded. Raises DeltapError if the directory is
-    incomplete, the tokenizer cannot be used, or the architecture has something that knockout cannot cut.
+    Of several ranks each returns its part's. Nothing is fetched, pickled weights and remote code are not loaded. Raises
+    DeltapError if the directory is incomplete, the tokenizer cannot be used, or the architecture has something that
+    knockout cannot cut.
     """
     check_model_directory(directory)
+    if ranks.here().number != entry.ranks:
+        raise DeltapError(
+            f"{ranks.here().number} processes, but the model's entry says ranks: {entry.ranks}; start the script by "
+            f"scripts/launch.py --ranks {entry.ranks}"
+        )
     torch.set_num_threads(entry.threads)
     try:
         config = AutoConfig.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
@@ -55,23 +61,28 @@ def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
             "causal decoder"
         )
     tokenizer = load_tokenizer(directory)
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            directory,
-            config=config,
-            dtype=getattr(torch, entry.dtype),
-            device_map={"": device(entry.device)},
-            attn_implementation=ATTENTION,
-            trust_remote_code=False,
-            local_files_only=True,
-            use_safetensors=True,
-        )
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-        raise DeltapError(f"{directory}: transformers cannot load this model: {error}") from error
-    refuse_unsupported(model)
-    _greedy(model)
-    logger.info("%s: %s, %s, %s", directory, type(model).__name__, entry.dtype, model.device)
-    return tokenizer, Engine(model, entry.batch_tokens)
+    engine = _engine(directory, config, entry)
+    refuse_unsupported(engine.model)
+    _greedy(engine.model)
+    held = f"{entry.engine}, {engine.ranks} ranks" if engine.ranks > 1 else entry.engine
+    logger.info("%s: %s, %s, %s, %s", directory, type(engine.model).__name__, entry.dtype, engine.device, held)
+    return tokenizer, engine
+
+
+def _engine(directory: Path, config: Any, entry: ModelSettings) -> Engine:
+    """Return the engine that the entry names, with the model's weights."""
+    dtype, place = getattr(torch, entry.dtype), device(entry.device)
+    if entry.engine == "single":
+        return Engine(single.load(directory, config, dtype, place), entry.batch_tokens)
+    if entry.engine == "device_map":
+        model, first = device_map.load(directory, config, dtype, place, entry.max_memory)
+        return Engine(model, entry.batch_tokens, first)
+    place = join(place)
+    if entry.engine == "accelerate":
+        model = tensor_plan.load(directory, config, dtype, entry.ranks)
+    else:
+        model = auto_tp.load(directory, config, dtype, place, entry.ranks)
+    return ParallelEngine(model, entry.batch_tokens, place)
 
 
 def load_tokenizer(directory: Path) -> Any:

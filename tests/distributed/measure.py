@@ -1,0 +1,61 @@
+"""A script that loads a model by any engine and writes what it computes, for the tests that compare engines."""
+
+import json
+import random
+from pathlib import Path
+
+import torch
+
+from deltap import cli, ranks
+from deltap.models.load import load
+from deltap.settings import ModelSettings
+
+SITES = ("attn", "mlp", "resid")
+
+
+def main(options):
+    entry = ModelSettings.model_validate_json(options.entry)
+    _, engine = load(options.model, entry)
+    write_facts(options.out, engine)
+    if engine.follow():
+        return
+    torch.save(everything(engine), options.out / "tensors.pt")
+    engine.close()
+
+
+def write_facts(folder, engine):
+    """Say of this rank how large its part of a weight is, and who else there is."""
+    weight = dict(engine.model.named_parameters())["model.layers.0.self_attn.q_proj.weight"]
+    local = weight.to_local() if hasattr(weight, "to_local") else weight
+    config, here = engine.model.config, ranks.here()
+    facts = {
+        "world": torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1,
+        "share": local.shape[0] / (config.num_attention_heads * config.head_dim),
+        "dtype": str(engine.dtype),
+        "threads": torch.get_num_threads(),
+    }
+    (folder / f"facts-{here.rank}.json").write_text(json.dumps(facts))
+
+
+def everything(engine):
+    """Answers to twelve prompts, and activations of every site, layer and a few positions, clean and cut."""
+    generator = random.Random(0)
+    prefix = [generator.randrange(2, 400) for _ in range(9)]
+    prompts = [prefix + [generator.randrange(2, 400) for _ in range(generator.randrange(6, 30))] for _ in range(12)]
+    cuts = [sorted(generator.sample(range(9, len(prompt) - 3), 3)) for prompt in prompts]
+    positions = [[len(prompt) - 1, len(prompt) - 2, cut[0] + 1] for prompt, cut in zip(prompts, cuts, strict=True)]
+    result = {}
+    for name in ("whole", "shared prefix"):
+        engine.share_prefix(prefix if name == "shared prefix" else [])
+        result[f"{name}: answers"] = engine.generate(prompts, set(range(1, 400, 12)), 12)
+        result[f"{name}: clean"] = engine.forward(prompts, positions, SITES)
+        result[f"{name}: knockout"] = engine.forward(prompts, positions, SITES, cuts)
+    return result
+
+
+if __name__ == "__main__":
+    parser = cli.parser(__doc__)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--entry")
+    parser.add_argument("--out", type=Path)
+    cli.run(main, parser)
