@@ -1,14 +1,16 @@
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-for folder in (Path(__file__).parents[1] / "workflow", Path(__file__).parent):
-    sys.path.insert(0, str(folder))
+sys.path.insert(0, str(Path(__file__).parents[1] / "workflow"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import heads
 import running
 import slurm
+from filelock import FileLock
 
 
 @pytest.fixture(scope="session")
@@ -28,21 +30,31 @@ def _no_job_is_left(request):
 
 
 @pytest.fixture(scope="session")
-def configfile(tmp_path_factory):
-    """The configuration of one tiny model, held by two ranks, on one question set, in many small chunks."""
-    complete = running.project(tmp_path_factory.mktemp("project"))
-    return running.changed(
-        heads.with_model(complete, engine="accelerate", ranks=2),
-        models=["tiny-base"],
-        datasets=["rulers"],
-        formats=["png"],
-        inference={"sites": ["attn"], "positions": ["exact_answer_last"], "chunk_questions": heads.CHUNK},
-    )
+def local(tmp_path_factory, worker_id):
+    """A project that has run on this machine alone; pytest's workers share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "local"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / heads.TABLE).exists():
+            running.snakemake(folder, heads.configured(running.project(folder)), heads.TABLE)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def table(configfile, tmp_path_factory):
-    """The bytes of the table that a run on this machine alone ends with."""
-    folder = tmp_path_factory.mktemp("local")
-    running.snakemake(folder, configfile, heads.TABLE)
-    return (folder / heads.TABLE).read_bytes()
+def configfile(local, tmp_path_factory):
+    """The project's configuration: one tiny model, held by two ranks, and one question set in many small chunks."""
+    folder = tmp_path_factory.mktemp("project")
+    for path in local.iterdir():
+        if path.name in ("base", "chat"):
+            shutil.copytree(path, folder / path.name)
+        elif path.suffix == ".yaml":
+            (folder / path.name).write_text(path.read_text().replace(str(local), str(folder)))
+        elif path.is_file():
+            shutil.copy(path, folder)
+    return heads.configured(folder / "mine.yaml")
+
+
+@pytest.fixture(scope="session")
+def table(local):
+    """The bytes of the table that the local run ended with."""
+    return (local / heads.TABLE).read_bytes()

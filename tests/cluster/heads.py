@@ -28,6 +28,17 @@ def with_model(configfile: Path, **change: object) -> Path:
     return running.changed(configfile, model_files=[str(path)])
 
 
+def configured(complete: Path) -> Path:
+    """Write the part of a project's configuration that runs here, and return its path."""
+    return running.changed(
+        with_model(complete, engine="accelerate", ranks=2),
+        models=["tiny-base"],
+        datasets=["rulers"],
+        formats=["png"],
+        inference={"sites": ["attn"], "positions": ["exact_answer_last"], "chunk_questions": CHUNK},
+    )
+
+
 class Head:
     """A running ``snakemake`` that submits jobs from ``folder``."""
 

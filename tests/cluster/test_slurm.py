@@ -1,4 +1,4 @@
-"""The workflow on a real Slurm: whatever happens on the way, the table is that of a run on one machine, byte by byte."""
+"""The workflow on a real Slurm: whatever happens, the table is that of a run on one machine, byte for byte."""
 
 import os
 import signal
