@@ -14,7 +14,7 @@ from deltap import cli
 from deltap.inference import Inference, run_shard, shard_answers, write_shard
 from deltap.models.check import check_model
 from deltap.models.directory import revision
-from deltap.models.load import end_ids, load
+from deltap.models.load import end_ids, engine_facts, load
 from deltap.models.prompts import Prompter
 from deltap.provenance import provenance
 from deltap.questions.hashes import shard_of
@@ -41,7 +41,7 @@ def main(options: argparse.Namespace) -> None:
     ends = end_ids(tokenizer, engine, at_newline=stage.entry.kind == "base")
     inference = Inference(engine, tokenizer, prompter, ends, stage)
 
-    facts = {"model_revision": revision(options.model), "device": engine.device.type, "ranks": engine.ranks}
+    facts = {"model_revision": revision(options.model), **engine_facts(engine, stage.entry)}
     inputs = read_metadata(options.questions).get("provenance")
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     # What a chunk depends on; how the questions are dealt out does not matter.
