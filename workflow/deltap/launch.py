@@ -87,16 +87,13 @@ def _first(codes: dict[int, int], number: int, folder: Path) -> str:
     """
     codes = {rank: code for rank, code in codes.items() if code != -signal.SIGTERM} or codes  # by which the rest ends
     killed = {rank: code for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}
-    said = {int(path.stem): json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
+    said = [json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")]
     if killed:
         rank, code = min(killed.items())
         name = signal.Signals(-code).name
         reason = f"killed by {name}{_KILLS.get(name, '')}{_last_words(folder, rank)}"
     elif said:
-        rank = min(said, key=lambda rank: said[rank]["time"])
-        reason = said[rank]["message"]
-        if rank == 0:
-            return reason
+        return min(said, key=lambda word: word["time"])["message"]
     else:
         rank, code = min(codes.items())
         reason = f"ended with status {code}{_last_words(folder, rank)}"

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from deltap.models.batches import by_length, of_equal_length
 from deltap.models.capture import capture
 from deltap.models.knockout import Edges, knockout
 from deltap.models.layers import decoder_layers, site_modules
+from deltap.models.memory import out_of_memory
 
 Activations = dict[str, torch.Tensor]
 """For each site a tensor of shape (layers, samples, positions, hidden), on the host, in the model's dtype."""
@@ -118,7 +119,8 @@ class Engine:
                     mask[row, shared : shared + padding] = 0
                 cache = self._cache(shared, len(chosen))
                 try:
-                    continued = self._decode(ids, mask, cache, shared, end_ids, max_new_tokens)
+                    with self._room(max(lengths) * len(batch)):
+                        continued = self._decode(ids, mask, cache, shared, end_ids, max_new_tokens)
                 except NotFinite as error:
                     raise NotFinite(chosen[error.prompt]) from None
                 for index, answer in zip(chosen, continued, strict=True):
@@ -185,7 +187,8 @@ class Engine:
         for shared, indices in self._by_prefix(sequences, exact_question, positions):
             for batch in by_length([len(sequences[index]) - shared for index in indices], self.batch_tokens):
                 chosen = [indices[item] for item in batch]
-                with _own_attention(self.model) if own_attention else nullcontext():
+                own = _own_attention(self.model) if own_attention else nullcontext()
+                with own, self._room(sum(len(sequences[index]) - shared for index in chosen)):
                     found = self._forward_batch(
                         [sequences[index] for index in chosen],
                         [positions[index] for index in chosen],
@@ -234,6 +237,12 @@ class Engine:
         return {
             site: torch.stack([activations[site, layer].to("cpu") for layer in range(self.layers)]) for site in sites
         }
+
+    def _room(self, tokens: int) -> AbstractContextManager[None]:
+        return out_of_memory(
+            f"a batch of {tokens} tokens beside the model",
+            f"lower batch_tokens (now {self.batch_tokens}) or give the model more gpus, or memory_mb on the CPU",
+        )
 
     def _refuse_partial(self, edges: Edges) -> None:
         missing = sorted({layer for layer in range(self.layers) if edges.cut_in(layer)} - edges.applied)

@@ -1,6 +1,7 @@
 """Loading a model from its directory, ready for knockout and checked."""
 
 import logging
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from deltap.models.directory import check_model_directory
 from deltap.models.engine import Engine
 from deltap.models.engines import auto_tp, device_map, single, tensor_plan
 from deltap.models.layers import refuse_unsupported
+from deltap.models.memory import out_of_memory
 from deltap.models.parallel import ParallelEngine, join
+from deltap.models.split import check_split
 from deltap.settings import ModelSettings
 
 logger = logging.getLogger("deltap")
@@ -50,6 +53,8 @@ def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
             f"{ranks.here().number} processes, but the model's entry says ranks: {entry.ranks}; start the script by "
             f"scripts/launch.py --ranks {entry.ranks}"
         )
+    if entry.ranks > 1:
+        check_split(directory, entry.engine, entry.ranks)
     torch.set_num_threads(entry.threads)
     try:
         config = AutoConfig.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
@@ -61,7 +66,9 @@ def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
             "causal decoder"
         )
     tokenizer = load_tokenizer(directory)
-    engine = _engine(directory, config, entry)
+    remedy = "give the model more gpus with engine: accelerate, or engine: device_map; on the host, more memory_mb"
+    with out_of_memory(f"{directory} in {entry.dtype}", remedy):
+        engine = _engine(directory, config, entry)
     refuse_unsupported(engine.model)
     _greedy(engine.model)
     held = f"{entry.engine}, {engine.ranks} ranks" if engine.ranks > 1 else entry.engine
@@ -177,3 +184,14 @@ def end_ids(tokenizer: Any, engine: Engine, at_newline: bool) -> set[int]:
     if not ends:
         raise DeltapError(f"{tokenizer.name_or_path}: the model has no end token, so its answers would never end")
     return ends
+
+
+def engine_facts(engine: Engine, entry: ModelSettings) -> dict[str, Any]:
+    """Return what of the engine its numbers depend on, as it really is."""
+    facts = {
+        "engine": entry.engine,
+        "ranks": engine.ranks,
+        "device": engine.device.type,
+        "threads": torch.get_num_threads(),
+    }
+    return {**facts, "deepspeed": version("deepspeed")} if entry.engine == "deepspeed" else facts

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from deltap.errors import DeltapError
-from deltap.models.engines.weights import is_out_of_memory, pretrained
+from deltap.models.engines.weights import pretrained
+from deltap.models.memory import is_out_of_memory
 
 
 def load(directory: Path, config: Any, dtype: torch.dtype, device: torch.device, ranks: int) -> Any:

@@ -30,7 +30,8 @@ def load(
     folder = tempfile.TemporaryDirectory(prefix="deltap-offload-")
     model = pretrained(directory, config, dtype=dtype, offload_folder=folder.name, **placement)
     model.offload_folder = folder  # removed with the model
-    places = Counter(map(str, model.hf_device_map.values()))
+    where = list(getattr(model, "hf_device_map", {"": "cpu"}).values())
+    places = Counter(map(str, where))
     logger.info("modules by device: %s", ", ".join(f"{place} {number}" for place, number in sorted(places.items())))
     if "disk" in places:
         logger.warning(
@@ -38,5 +39,5 @@ def load(
             "memory_mb or max_memory",
             places["disk"],
         )
-    computing = [place for place in model.hf_device_map.values() if place not in ("cpu", "disk")]
+    computing = [place for place in where if place not in ("cpu", "disk")]
     return model, torch.device(computing[0]) if computing else torch.device("cpu")

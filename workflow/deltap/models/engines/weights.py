@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from deltap.errors import DeltapError
 from deltap.models.knockout import ATTENTION
+from deltap.models.memory import is_out_of_memory
 
 
 def pretrained(directory: Path, config: Any, **keywords: Any) -> Any:
@@ -29,11 +30,3 @@ def pretrained(directory: Path, config: Any, **keywords: Any) -> Any:
         if is_out_of_memory(error):
             raise
         raise DeltapError(f"{directory}: transformers cannot load this model: {error}") from error
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error says that a device's memory or the host's ran out."""
-    text = str(error)
-    return isinstance(error, MemoryError) or any(
-        words in text for words in ("out of memory", "can't allocate memory", "Cannot allocate memory")
-    )
