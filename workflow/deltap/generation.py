@@ -159,8 +159,8 @@ def read_generated(path: Path, questions: Sequence[Question]) -> dict[str, Gener
     missing = [question["question_id"] for question in questions if question["question_id"] not in found]
     if missing:
         raise DeltapError(
-            f"{path}: no answer to {len(missing)} of {len(questions)} questions, first {missing[0]!r}; it is older than "
-            "the table of questions: delete it and run snakemake again"
+            f"{path}: no answer to {len(missing)} of {len(questions)} questions, first {missing[0]!r}; it is older "
+            "than the table of questions: delete it and run snakemake again"
         )
     return found
 

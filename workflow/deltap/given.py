@@ -71,6 +71,8 @@ def read_answers(
     """
 
     def value(row: Mapping[str, Any]) -> str:
+        if row.get("answer") is None:
+            raise BadRow("no answer")
         return text(row["answer"], "answer")
 
     return _read(paths, ("answer",), value, questions, model, dataset, bad_rows, for_answers=False)
@@ -100,7 +102,7 @@ def read_labels(
     """Return the given labels; column ``label``. Raises DeltapError as `read_answers`."""
 
     def value(row: Mapping[str, Any]) -> str:
-        label = text(row["label"], "label")
+        label = text(row.get("label"), "label")
         if label not in LABEL_NAMES:
             raise BadRow(f"label: {label!r} is none of {', '.join(LABEL_NAMES)}")
         return label
@@ -123,22 +125,19 @@ def _read(
     }
     given: Given[Value] = Given()
     for path in paths:
+        found: dict[str, None] = {}
         reasons, number, others, elsewhere = [], 0, 0, 0
         for row in file_rows(path):
             number += 1
             try:
-                if isinstance(row.value, BadRow):
-                    raise row.value
-                _check_columns(path, row.value, columns)
-                if any(
-                    row.value.get(name) and text(row.value[name], name) != wanted
-                    for name, wanted in (("model", model), ("dataset", dataset))
-                ):
+                fields = _fields(row.value)
+                found |= dict.fromkeys(fields)
+                if _is_elsewhere(fields, model, dataset):
                     elsewhere += 1
                     continue
-                key = _key(row.value)
-                answer = text(row.value.get("answer"), "answer") if for_answers else ""
-                item = _Row(row.place, normalise(answer) or None, value(row.value))
+                key = _key(fields)
+                answer = text(fields.get("answer"), "answer") if for_answers else ""
+                item = _Row(row.place, normalise(answer) or None, value(fields))
             except BadRow as bad:
                 reasons.append(f"{row.place}: {bad}")
                 continue
@@ -146,6 +145,11 @@ def _read(
                 given.add(key, item)
             else:
                 others += 1
+        if found and not (found.keys() & {"question_id", "question"} and found.keys() & set(columns)):
+            raise DeltapError(
+                f"{path}: found the columns {', '.join(map(repr, found))}; expected question_id or question, and "
+                f"{' or '.join(columns)}"
+            )
         check_bad_rows(reasons, number, bad_rows, str(path), "given.bad_rows")
         if others and others + len(reasons) == number:
             raise DeltapError(
@@ -157,14 +161,19 @@ def _read(
     return given
 
 
-def _check_columns(path: Path, row: Any, columns: tuple[str, ...]) -> None:
+def _fields(row: Any) -> Mapping[str, Any]:
+    if isinstance(row, BadRow):
+        raise row
     if not isinstance(row, dict):
         raise BadRow(f"expected an object with columns, found a {type(row).__name__}")
-    if not row.keys() & {"question_id", "question"} or not row.keys() & set(columns):
-        found = ", ".join(map(repr, row))
-        raise DeltapError(
-            f"{path}: found the columns {found}; expected question_id or question, and {' or '.join(columns)}"
-        )
+    return row
+
+
+def _is_elsewhere(fields: Mapping[str, Any], model: str, dataset: str) -> bool:
+    """Tell whether a row names another model or data set."""
+    return any(
+        text(fields.get(name), name) not in ("", wanted) for name, wanted in (("model", model), ("dataset", dataset))
+    )
 
 
 def _key(row: Mapping[str, Any]) -> str:

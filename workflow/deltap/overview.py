@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltap import markdown
 from deltap.errors import DeltapError
 from deltap.labels import TEXT_MATCHES, labels_by_text
-from deltap.settings import ABSTAINED, HALLUCINATED, LABEL_NAMES, TRUTHFUL
+from deltap.settings import ABSTAINED, HALLUCINATED, LABEL_NAMES, SPLITS, TRUTHFUL
 from deltap.tables import SAMPLES
 
 SERIES = ["model", "dataset", "extractor"]
@@ -98,6 +98,8 @@ class Overview:
     accuracy: float | None
     """None where every answer is abstained."""
     used_for_probes: int
+    classes: Mapping[str, tuple[int, int]]
+    """For each split the truthful and the hallucinated answers that probes see."""
     exclusions: Mapping[str, int]
     """The questions that probes do not see, by reason."""
     echoes: int
@@ -129,6 +131,7 @@ def _overview(rows: pd.DataFrame) -> Overview:
         labels={name: int((rows["label"] == name).sum()) for name in LABEL_NAMES},
         accuracy=_accuracy(rows),
         used_for_probes=int(rows["used_for_probes"].sum()),
+        classes=_classes(rows[rows["used_for_probes"]]),
         exclusions=dict(sorted(Counter(map(str, rows["exclusion"].dropna())).items())),
         echoes=int(rows["echo"].eq(True).sum()),
         answer_characters=_mean(said["answer_characters"]),
@@ -143,6 +146,25 @@ def _agreement(answered: pd.DataFrame) -> dict[tuple[str, str], float | None]:
     asked = [way for way in WAYS if way in TEXT_MATCHES or labels[way].notna().any()]
     both = {(one, other): labels[one].notna() & labels[other].notna() for one, other in combinations(asked, 2)}
     return {(one, other): _mean(labels[one][known] == labels[other][known]) for (one, other), known in both.items()}
+
+
+def _classes(used: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    of_split = {split: used.loc[used["split"] == split, "label"] for split in SPLITS}
+    return {
+        split: (int((labels == TRUTHFUL).sum()), int((labels == HALLUCINATED).sum()))
+        for split, labels in of_split.items()
+    }
+
+
+def _probes(item: Overview) -> str:
+    """Say whether there are probes, or else which split has no answer of which class."""
+    lacking = [
+        f"{split} has no {label} answer"
+        for split in ("train", "validation")
+        for label, number in zip((TRUTHFUL, HALLUCINATED), item.classes[split], strict=True)
+        if not number
+    ]
+    return f"none: {', '.join(lacking)}" if lacking else "yes"
 
 
 def _accuracy(rows: pd.DataFrame) -> float | None:
@@ -194,6 +216,14 @@ def report(found: Sequence[Overview], names: Mapping[str, Mapping[str, str]]) ->
         markdown.table(
             [*head, "used for probes", *reasons],
             [[*series(item), item.used_for_probes, *(item.exclusions.get(reason, 0) for reason in reasons)]
+             for item in found],
+        ),
+        "## Samples of the probes\n",
+        "Truthful and hallucinated answers in each split. Without both in train and validation there are no probes, "
+        "and so no curve.\n",
+        markdown.table(
+            [*head, *(f"{split} {label}" for split in SPLITS for label in (TRUTHFUL, HALLUCINATED)), "probes"],
+            [[*series(item), *(number for split in SPLITS for number in item.classes[split]), _probes(item)]
              for item in found],
         ),
         "## Ways of labelling\n",

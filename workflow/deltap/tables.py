@@ -187,7 +187,7 @@ PROBES = _schema(
     accuracy=_float,
     n_truthful=_int,
     n_hallucinated=_int,
-    regularisation=_float,  # the chosen C (logistic) or weight decay (mlp)
+    regularisation=_float,  # the chosen C (logistic) or weight decay (mlp); null where no probe could be trained
     converged=_bool,
 )
 
