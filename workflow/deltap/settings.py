@@ -319,8 +319,11 @@ class ModelEntry(ModelSettings):
     prompt: PromptSettings | None = None
     """Instead of the run's."""
     gpus: int = Field(1, ge=0)
+    """GPUs of a job, all nodes together."""
+    nodes: int = Field(1, ge=1)
+    """Nodes of Slurm that the ranks of a job are dealt out to, as many to each."""
     memory_mb: int = Field(16000, ge=1)
-    """Host memory of its jobs."""
+    """Host memory of its jobs, on each node."""
     walltime_minutes: int = Field(240, ge=1)
     """Of a job; a retry gets twice, then three times as much, of ``memory_mb`` too."""
     partition: str | None = None
@@ -334,6 +337,12 @@ class ModelEntry(ModelSettings):
         if isinstance(values, dict) and values.get("engine") in SPLITTING and isinstance(values.get("gpus"), int):
             return {"ranks": max(1, values["gpus"]), **values}
         return values
+
+    @model_validator(mode="after")
+    def _as_many_on_each_node(self) -> Self:
+        if self.ranks % self.nodes:
+            raise ValueError(f"{self.ranks} ranks cannot be dealt out evenly to {self.nodes} nodes")
+        return self
 
     @model_validator(mode="after")
     def _one_gpu_each(self) -> Self:

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -70,6 +71,13 @@ def wait_for_jobs_of(directory: Path, say: Callable[[str], object], seconds: flo
             )
             told |= new
         time.sleep(seconds)
+
+
+def first_node() -> str:
+    """Return the address of the first node of this job, as Slurm's other nodes know it."""
+    names = _slurm("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).stdout.split()
+    address = re.search(r"NodeAddr=(\S+)", _slurm("scontrol", "show", "node", names[0], "--oneliner").stdout)
+    return address[1] if address else names[0]
 
 
 def _slurm(*command: str) -> subprocess.CompletedProcess[str]:

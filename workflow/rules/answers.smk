@@ -19,13 +19,9 @@ rule answers:
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         given=option("--given-answers", SETTINGS.given.answers),
         code=code("answers"),
-    threads: lambda wildcards: RUN.models[wildcards.model].threads * RUN.models[wildcards.model].ranks
+    threads: lambda wildcards: RUN.model_cpus(wildcards.model)
     resources:
-        mem_mb=growing(lambda wildcards: RUN.models[wildcards.model].memory_mb),
-        runtime=growing(lambda wildcards: RUN.models[wildcards.model].walltime_minutes),
-        gpu=lambda wildcards: RUN.models[wildcards.model].gpus,
-        slurm_partition=placed("partition"),
-        slurm_account=placed("account"),
+        **model_job(),
     conda:
         "../../envs/deltap.yaml"
     message:

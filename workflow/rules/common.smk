@@ -16,10 +16,33 @@ def growing(amount):
     return lambda wildcards, attempt: attempt * (amount(wildcards) if callable(amount) else amount)
 
 
-def placed(key, entry=lambda wildcards: RUN.models[wildcards.model]):
-    """Return where a model's jobs go: what its entry says, else the profile's or the command line's default."""
-    default = (workflow.resource_settings.default_resources or {}).get(f"slurm_{key}")
-    return lambda wildcards: getattr(entry(wildcards), key, None) or (default and default.raw)
+def model_job(entry=lambda wildcards: RUN.models[wildcards.model]):
+    """Return the resources of a job that loads the model of ``entry`` (by the job's wildcards).
+
+    Where Slurm puts it: what the entry says, else the profile or the command line. On several nodes the launcher calls
+    srun itself, once for each node, which the plugin knows as ``mpi``.
+    """
+    defaults = workflow.resource_settings.default_resources or {}
+
+    def placed(key):
+        default = defaults.get(f"slurm_{key}")
+        return lambda wildcards: getattr(entry(wildcards), key) or (default and default.raw)
+
+    def on_nodes(value):
+        return lambda wildcards: value(entry(wildcards)) if entry(wildcards).nodes > 1 else None
+
+    return {
+        "mem_mb": growing(lambda wildcards: entry(wildcards).memory_mb),
+        "runtime": growing(lambda wildcards: entry(wildcards).walltime_minutes),
+        "gpu": lambda wildcards: entry(wildcards).gpus,
+        "slurm_partition": placed("partition"),
+        "slurm_account": placed("account"),
+        "nodes": on_nodes(lambda model: model.nodes),
+        "tasks": on_nodes(lambda model: model.nodes),
+        "tasks_per_gpu": on_nodes(lambda model: 0),
+        "gres": on_nodes(lambda model: f"gpu:{model.gpus // model.nodes}" if model.gpus else None),
+        "mpi": on_nodes(lambda model: "srun"),
+    }
 
 
 def submitted(message):

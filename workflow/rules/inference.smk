@@ -35,13 +35,9 @@ rule inference:
             *option("--given-spans", SETTINGS.given.spans),
         ],
         code=code("inference"),
-    threads: lambda wildcards: RUN.models[wildcards.model].threads * RUN.models[wildcards.model].ranks
+    threads: lambda wildcards: RUN.model_cpus(wildcards.model)
     resources:
-        mem_mb=growing(lambda wildcards: RUN.models[wildcards.model].memory_mb),
-        runtime=growing(lambda wildcards: RUN.models[wildcards.model].walltime_minutes),
-        gpu=lambda wildcards: RUN.models[wildcards.model].gpus,
-        slurm_partition=placed("partition"),
-        slurm_account=placed("account"),
+        **model_job(),
     conda:
         "../../envs/deltap.yaml"
     message:

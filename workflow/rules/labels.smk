@@ -21,11 +21,7 @@ rule judge:
         code=code("judge"),
     threads: LLM["threads"]
     resources:
-        mem_mb=growing(LLM["mem_mb"]),
-        runtime=growing(LLM["runtime"]),
-        gpu=LLM["gpu"],
-        slurm_partition=placed("partition", lambda wildcards: RUN.llm),
-        slurm_account=placed("account", lambda wildcards: RUN.llm),
+        **LLM["resources"],
     conda:
         "../../envs/deltap.yaml"
     message:

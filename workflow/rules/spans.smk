@@ -6,9 +6,11 @@ LLM = {
     "inputs": RUN.model_inputs(SETTINGS.llm.model) if RUN.llm else [],
     "directory": option("--model", [RUN.model_directory(SETTINGS.llm.model)]) if RUN.llm else [],
     "threads": RUN.llm.threads if RUN.llm else 1,
-    "mem_mb": RUN.llm.memory_mb if RUN.llm else 4000,
-    "runtime": RUN.llm.walltime_minutes if RUN.llm else 240,
-    "gpu": RUN.llm.gpus if RUN.llm else 0,
+    "resources": (
+        model_job(lambda wildcards: RUN.llm)
+        if RUN.llm
+        else {"mem_mb": growing(4000), "runtime": growing(240), "gpu": 0}
+    ),
 }
 
 
@@ -33,11 +35,7 @@ rule spans:
         code=code("spans"),
     threads: LLM["threads"]
     resources:
-        mem_mb=growing(LLM["mem_mb"]),
-        runtime=growing(LLM["runtime"]),
-        gpu=LLM["gpu"],
-        slurm_partition=placed("partition", lambda wildcards: RUN.llm),
-        slurm_account=placed("account", lambda wildcards: RUN.llm),
+        **LLM["resources"],
     conda:
         "../../envs/deltap.yaml"
     message:
