@@ -1,6 +1,7 @@
 """Starting the workflow on a cluster as a user does, and looking at its jobs while they run."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,6 +94,15 @@ def writer(folder: Path) -> int | None:
     for lock in (folder / "work" / "chunks" / "locks").glob("*.lock"):
         return json.loads(lock.read_text())["pid"]
     return None
+
+
+def runs(process: int) -> bool:
+    """Return whether a process is there."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def side_file(folder: Path) -> dict:

@@ -5,7 +5,7 @@ import signal
 
 import heads
 import running
-from heads import chunks, head, run, side_file, with_model, writer
+from heads import chunks, head, run, runs, side_file, with_model, writer
 from slurm import until
 
 FIGURE = "results/mine/figures/delta_p.png"
@@ -20,14 +20,6 @@ def in_the_middle(cluster, folder):
     (job,) = (job for job, comment in cluster.jobs().items() if comment == INFERENCE)
     assert len(chunks(folder)) < heads.CHUNKS
     return job, process
-
-
-def runs(process):
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def check(folder, table, before):

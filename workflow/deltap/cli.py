@@ -35,7 +35,9 @@ _ENVIRONMENT = (
     "SLURM_NTASKS",  # how many copies of the command there are, and which this is
     "SLURM_PROCID",
     "CUDA_VISIBLE_DEVICES",
+    "SLURM_NNODES",
     "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
 )
 
 

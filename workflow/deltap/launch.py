@@ -89,12 +89,16 @@ def _on_nodes(nodes: int, number: int, threads: int, shared: Path) -> None:
         if done.returncode:
             codes = [json.loads(path.read_text("utf-8")) for path in Path(folder).glob("*.codes")]
             all_codes = {int(rank): code for part in codes for rank, code in part.items()}
-            raise RankFailed(_first(all_codes or {0: done.returncode}, number, Path(folder)))
+            raise RankFailed(_first(all_codes or {0: done.returncode}, number, Path(folder), nodes))
 
 
 def _one_of_several(command: Sequence[str], number: int, engine: str, folder: Path, node: Node) -> None:
-    """Run this node's ranks; tell the launcher of all nodes how they ended."""
-    if codes := _start(command, number, engine, folder, node):
+    """Run this node's ranks; leave it to the launcher of all nodes to say why they failed."""
+    try:
+        codes = _start(command, number, engine, folder, node)
+    except RankFailed:  # ended by srun, because another node's failed
+        raise SystemExit(1) from None
+    if codes:
         (folder / f"{node.index}.codes").write_text(json.dumps(codes), encoding="utf-8")
         raise SystemExit(1)
 
@@ -148,7 +152,7 @@ def _accelerate(script: str, number: int, node: Node) -> tuple[Any, Callable[[An
     return launch_command_parser().parse_args([*options, script]), launch_command
 
 
-def _first(codes: dict[int, int], number: int, folder: Path) -> str:
+def _first(codes: dict[int, int], number: int, folder: Path, nodes: int = 1) -> str:
     """Return why the first rank failed; ``codes``: exit codes of ranks that had ended when the failure was noticed.
 
     A rank that was killed left no word, and those that waited for it then complain of a closed connection, so a kill
@@ -160,20 +164,22 @@ def _first(codes: dict[int, int], number: int, folder: Path) -> str:
     if killed:
         rank, code = min(killed.items())
         name = signal.Signals(-code).name
-        reason = f"killed by {name}{_KILLS.get(name, '')}{_last_words(folder, rank)}"
+        reason = f"killed by {name}{_KILLS.get(name, '')}{_last_words(folder, rank, number // nodes)}"
     elif said:
         return min(said, key=lambda word: word["time"])["message"]
     else:
         rank, code = min(codes.items())
-        reason = f"ended with status {code}{_last_words(folder, rank)}"
+        reason = f"ended with status {code}{_last_words(folder, rank, number // nodes)}"
     return f"rank {rank} of {number}: {reason}"
 
 
 _KILLS = {"SIGKILL": " (as the system does when host memory runs out: then raise memory_mb)", "SIGSEGV": " (a crash)"}
 
 
-def _last_words(folder: Path, rank: int, lines: int = 20) -> str:
+def _last_words(folder: Path, rank: int, per_node: int, lines: int = 20) -> str:
     """Return the last lines that a rank wrote to standard error; the first rank's stand on this process's already."""
-    texts = [path.read_text("utf-8", errors="replace") for path in folder.glob(f"*/*/attempt_0/{rank}/stderr.log")]
+    node, local = divmod(rank, per_node)
+    files = folder.glob(f"{node}/*/attempt_0/{local}/stderr.log")
+    texts = [path.read_text("utf-8", errors="replace") for path in files]
     words = "\n".join(line for text in texts for line in text.splitlines()[-lines:])
     return f"; it wrote last:\n{words}" if words else ""
