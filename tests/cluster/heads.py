@@ -60,7 +60,7 @@ class Head:
         """Return what it printed so far."""
         return self.output.read_text()
 
-    def finish(self, check: bool = True, seconds: float = 240) -> str:
+    def finish(self, check: bool = True, seconds: float = 900) -> str:
         """Wait until it ends and return what it printed."""
         self.process.wait(seconds)
         assert not check or self.process.returncode == 0, self.text()

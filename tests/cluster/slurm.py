@@ -105,7 +105,7 @@ def _outside_slurm() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))}
 
 
-def until(happens: Callable[[], object], what: str, seconds: float = 120, every: float = 0.05) -> None:
+def until(happens: Callable[[], object], what: str, seconds: float = 400, every: float = 0.05) -> None:
     """Wait until ``happens()`` is true."""
     end = time.monotonic() + seconds
     while not happens():
