@@ -65,6 +65,7 @@ def missing() -> str | None:
     return f"{', '.join(absent)} not installed (Debian: apt-get install slurm-wlm munge)" if absent else None
 
 
+_DIES_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM")
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
@@ -183,8 +184,9 @@ def _start(command: list[str], stack: ExitStack, output: Path, environment: dict
     program = shutil.which(command[0], path=_PATH)
     with output.open("w") as stream:
         daemon = subprocess.Popen(
-            [str(program), *command[1:]], env=environment, stdout=stream, stderr=stream, stdin=subprocess.DEVNULL
-        )
+            [*_DIES_WITH_PARENT, str(program), *command[1:]], env=environment, stdout=stream, stderr=stream,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
     stack.callback(_stop, daemon)
 
 
