@@ -46,8 +46,10 @@ def test_from_nothing_to_the_figure(cluster, configfile, table, tmp_path):
 
 def test_a_job_is_one_copy_that_sees_all_its_devices(cluster, configfile, tmp_path):
     four = with_model(configfile, engine="single", ranks=1, gpus=4)
-    output = run(cluster, tmp_path, four, f"results/mine/inference/{heads.SERIES}/0/answers.parquet")
+    answers = f"results/mine/inference/{heads.SERIES}/0/answers.parquet"
+    output = run(cluster, tmp_path, four, answers, "--default-resources", "slurm_partition=pair")
     facts = side_file(tmp_path)
+    assert "Partition=pair" in cluster("scontrol", "show", "job", facts["SLURM_JOB_ID"])
     assert facts["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
     assert (facts["SLURM_NTASKS"], facts["SLURM_PROCID"]) == ("1", "0")
     assert f"submitted with SLURM jobid {facts['SLURM_JOB_ID']}" in output
