@@ -13,7 +13,7 @@ import yaml
 from slurm import Cluster
 
 CHUNK = 4
-CHUNKS = len(running.SUBJECTS) // CHUNK
+CHUNKS = 2 * len(running.SUBJECTS) // CHUNK  # of answers, and of activations
 TABLE = "results/mine/delta_p.parquet"
 SERIES = "tiny-base/rulers/auto"
 PROFILE = running.ROOT / "config" / "profiles" / "slurm"
