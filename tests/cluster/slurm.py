@@ -51,7 +51,7 @@ KillWait=2
 CompleteWait=0
 DefMemPerCPU=500
 MinJobAge=300
-{accounting}
+{lines}
 NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=64000 Gres=gpu:{devices}
 NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port={ports[2]} CPUs=8 RealMemory=64000 Gres=gpu:{devices}
 PartitionName=main Nodes=n1 Default=YES State=UP MaxTime=INFINITE
@@ -61,12 +61,12 @@ PartitionName=pair Nodes=n1,n2 State=UP MaxTime=INFINITE
 
 def missing() -> str | None:
     """Return why no Slurm can be started here, or None."""
-    absent = [name for name in (*DAEMONS, *COMMANDS) if not shutil.which(name, path=_PATH)]
+    absent = [name for name in (*DAEMONS, *COMMANDS) if not shutil.which(name, path=PATH)]
     return f"{', '.join(absent)} not installed (Debian: apt-get install slurm-wlm munge)" if absent else None
 
 
 _DIES_WITH_PARENT = ("setpriv", "--pdeathsig", "TERM")
-_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 class Cluster:
@@ -114,7 +114,8 @@ def until(happens: Callable[[], object], what: str, seconds: float = 400, every:
         time.sleep(every)
 
 
-def _free_ports(number: int) -> list[int]:
+def free_ports(number: int) -> list[int]:
+    """Return ports that nobody listens at."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
         for item in sockets:
@@ -123,8 +124,13 @@ def _free_ports(number: int) -> list[int]:
 
 
 @contextmanager
-def running(folder: Path, accounting: str = "") -> Iterator[Cluster]:
-    """Start a Slurm in ``folder`` and stop it at the end; ``accounting``: further lines of its configuration."""
+def running(
+    folder: Path, lines: str = "", first: Callable[["Cluster"], object] = lambda cluster: None
+) -> Iterator[Cluster]:
+    """Start a Slurm in ``folder`` and stop it at the end.
+
+    ``lines``: more of its configuration; ``first`` is called when its commands work and before its daemons start.
+    """
     folder.chmod(0o755)  # munge trusts no socket in a directory that others may write to
     for name in ("state", *(f"spool-{node}" for node in NODES)):
         (folder / name).mkdir()
@@ -137,15 +143,16 @@ def running(folder: Path, accounting: str = "") -> Iterator[Cluster]:
         CONFIGURATION.format(
             host=socket.gethostname(),
             user=getpass.getuser(),
-            ports=_free_ports(1 + len(NODES)),
+            ports=free_ports(1 + len(NODES)),
             folder=folder,
             devices=DEVICES,
-            accounting=accounting,
+            lines=lines,
         )
     )
     cluster = Cluster(folder)
     with ExitStack() as stack:
         munge(folder, stack, cluster.environment)
+        first(cluster)
         start(["slurmctld", "-D"], stack, cluster)
         for node in NODES:
             start(["slurmd", "-D", "-N", node], stack, cluster)
@@ -177,11 +184,13 @@ def munge(folder: Path, stack: ExitStack, environment: dict[str, str]) -> None:
 
 def start(command: list[str], stack: ExitStack, cluster: Cluster) -> None:
     """Start a daemon of Slurm that ends with ``stack``."""
-    _start(command, stack, cluster.folder / f"{'-'.join(command)}.out", cluster.environment)
+    _start(
+        command, stack, cluster.folder / f"{command[0]}{len(list(cluster.folder.iterdir()))}.out", cluster.environment
+    )
 
 
 def _start(command: list[str], stack: ExitStack, output: Path, environment: dict[str, str]) -> None:
-    program = shutil.which(command[0], path=_PATH)
+    program = shutil.which(command[0], path=PATH)
     with output.open("w") as stream:
         daemon = subprocess.Popen(
             [*_DIES_WITH_PARENT, str(program), *command[1:]], env=environment, stdout=stream, stderr=stream,
