@@ -39,7 +39,9 @@ def checkpoint(directory: Path, dtype: torch.dtype, files: int) -> int:
         name = "model.safetensors" if files == 1 else f"model-{number + 1:05}-of-{files:05}.safetensors"
         part = list(weights)[number::files]
         # Not zero, which the system may keep without memory.
-        save_file({key: torch.full(weights[key], 0.01, dtype=dtype) for key in part}, directory / name, {"format": "pt"})
+        save_file(
+            {key: torch.full(weights[key], 0.01, dtype=dtype) for key in part}, directory / name, {"format": "pt"}
+        )
         index |= dict.fromkeys(part, name)
     size = sum(file.stat().st_size for file in directory.glob("*.safetensors"))
     if files > 1:
