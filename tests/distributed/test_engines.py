@@ -2,12 +2,17 @@
 
 import importlib.util
 import json
+import os
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 import starting
 import torch
+from measure import everything
+from transformers import AutoModelForCausalLM
 
 import tiny
 from deltap.errors import DeltapError
@@ -41,20 +46,19 @@ def run(folder, model, settings):
     folder.mkdir(parents=True, exist_ok=True)
     arguments = ("--model", model, "--out", folder, "--entry", settings.model_dump_json(exclude_none=True))
     job = starting.start(SCRIPT, *arguments, ranks=settings.ranks, options=("--threads", str(settings.threads)))
-    starting.finish(job)
+    starting.finish(job, seconds=500)
     facts = [json.loads(path.read_text()) for path in sorted(folder.glob("facts-*.json"))]
     return torch.load(folder / "tensors.pt"), facts
 
 
 @pytest.fixture(scope="module")
-def alone(models, tmp_path_factory):
-    """The same by one process, for each family and dtype."""
-    folder, found = tmp_path_factory.mktemp("alone"), {}
+def alone(models):
+    """The same by one process, this one, for each family and dtype."""
 
+    @cache
     def get(family, dtype):
-        if (family, dtype) not in found:
-            found[family, dtype], _ = run(folder / f"{family}-{dtype}", models[family], entry(dtype=dtype))
-        return found[family, dtype]
+        _, engine = load(models[family], entry(dtype=dtype))
+        return everything(engine)
 
     return get
 
@@ -99,9 +103,6 @@ def test_bfloat16_differs_by_rounding_only(models, alone, tmp_path, engine):
 @pytest.mark.parametrize("limit", ["200KB", None])
 def test_layers_on_several_devices_give_the_same(models, alone, tmp_path, family, limit):
     """On the CPU the second device is the disk, by the same hooks as a second GPU or the host."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    from measure import everything
-
     limits = {"max_memory": {"cpu": limit}} if limit else {}
     _, engine = load(models[family], entry(engine="device_map", **limits))
     if limit:
@@ -110,12 +111,11 @@ def test_layers_on_several_devices_give_the_same(models, alone, tmp_path, family
 
 
 @needs_deepspeed
-@pytest.mark.parametrize("family", ["phi3", "olmo2"])
-def test_a_family_that_an_engine_splits_wrongly_is_refused(tmp_path, family):
-    """AutoTP splits Phi-3's fused projections and OLMo 2's norms over all heads as if they were something else."""
-    model, settings = tiny.save(tmp_path / "model", family), entry(engine="deepspeed", ranks=2)
+def test_a_family_that_an_engine_splits_wrongly_is_refused(tmp_path):
+    """AutoTP leaves OLMo 2's norms over all heads whole."""
+    model, settings = tiny.save(tmp_path / "model", "olmo2"), entry(engine="deepspeed", ranks=2)
     job = starting.start(SCRIPT, "--model", model, "--out", tmp_path, "--entry", settings.model_dump_json())
-    output, _ = job.communicate(timeout=200)
+    output, _ = job.communicate(timeout=500)
     assert job.returncode == 1
     assert "do not fit together" in output
     assert "Traceback" not in output
@@ -145,7 +145,7 @@ def test_an_impossible_split_is_refused_by_the_job_before_weights_are_read(tmp_p
     (model / "model.safetensors").write_bytes(b"never read")
     settings = entry(engine="accelerate", ranks=4)
     job = starting.start(SCRIPT, "--model", model, "--out", tmp_path, "--entry", settings.model_dump_json(), ranks=4)
-    output, _ = job.communicate(timeout=200)
+    output, _ = job.communicate(timeout=500)
     assert job.returncode == 1
     assert output.count("error: ") == 1
     assert "possible: ranks (gpus): 2" in output
@@ -172,3 +172,34 @@ def test_settings_that_do_not_go_together_are_refused(changes, message):
 
 def test_the_splitting_engines_are_those_tested_here():
     assert SPLITTING == ("accelerate", "deepspeed")
+
+
+def test_running_out_of_memory_says_what_to_change(models, monkeypatch):
+    _, engine = load(models["qwen3"], entry(batch_tokens=512))
+
+    def full(*arguments, **keywords):
+        torch.empty(2**50, dtype=torch.uint8)  # a real refusal by the allocator
+
+    monkeypatch.setattr(engine.model.model.layers[1].mlp, "forward", full)
+    advice = r"a batch of \d+ tokens .*the host's memory; lower batch_tokens \(now 512\) or give the model more gpus"
+    with pytest.raises(DeltapError, match=advice):
+        engine.forward([[1, 2, 3]], [[1]], ("attn",))
+    with pytest.raises(DeltapError, match=advice):
+        engine.generate([[1, 2, 3]], {1}, 2)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", full)
+    with pytest.raises(DeltapError, match=r"in float32 does not fit the host's memory; .*engine: device_map"):
+        load(models["qwen3"], entry())
+
+
+@pytest.mark.parametrize("granted", ["1", "4"])
+def test_threads_are_the_configured_ones_whatever_is_granted(models, granted, tmp_path):
+    """Snakemake writes what it grants into OMP_NUM_THREADS."""
+    code = (
+        "import sys, torch; from pathlib import Path; from deltap.models.load import load; "
+        "from deltap.settings import ModelSettings; "
+        "load(Path(sys.argv[1]), ModelSettings(kind='base', dtype='float32', device='cpu', threads=2)); "
+        "print(torch.get_num_threads())"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": granted, "PYTHONPATH": str(starting.ROOT / "workflow")}
+    command = [sys.executable, "-c", code, str(models["qwen3"])]
+    assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout.split() == ["2"]
