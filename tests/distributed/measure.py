@@ -7,30 +7,36 @@ from pathlib import Path
 import torch
 
 from deltap import cli, ranks
+from deltap.models.check import check_model
 from deltap.models.load import load
-from deltap.settings import ModelSettings
+from deltap.models.prompts import Prompter
+from deltap.settings import ModelSettings, PromptSettings
 
 SITES = ("attn", "mlp", "resid")
 
 
 def main(options):
     entry = ModelSettings.model_validate_json(options.entry)
-    _, engine = load(options.model, entry)
+    tokenizer, engine = load(options.model, entry)
     write_facts(options.out, engine)
     if engine.follow():
         return
+    check_model(engine, Prompter(tokenizer, entry.kind, PromptSettings(), entry.thinking), SITES)
     torch.save(everything(engine), options.out / "tensors.pt")
     engine.close()
 
 
 def write_facts(folder, engine):
     """Say of this rank how large its part of a weight is, and who else there is."""
-    weight = dict(engine.model.named_parameters())["model.layers.0.self_attn.q_proj.weight"]
+    layer, config, here = engine.model.model.layers[0].self_attn, engine.model.config, ranks.here()
+    if not hasattr(layer, "q_proj"):
+        return
+    weight = layer.q_proj.weight
     local = weight.to_local() if hasattr(weight, "to_local") else weight
-    config, here = engine.model.config, ranks.here()
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     facts = {
         "world": torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1,
-        "share": local.shape[0] / (config.num_attention_heads * config.head_dim),
+        "share": local.shape[0] / (config.num_attention_heads * head),
         "dtype": str(engine.dtype),
         "threads": torch.get_num_threads(),
     }

@@ -1,11 +1,13 @@
 """Loading a model from its directory, ready for knockout and checked."""
 
+import copy
 import logging
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from tokenizers import Tokenizer
 from transformers import (
     AutoConfig,
@@ -89,7 +91,22 @@ def _engine(directory: Path, config: Any, entry: ModelSettings) -> Engine:
         model = tensor_plan.load(directory, config, dtype, entry.ranks)
     else:
         model = auto_tp.load(directory, config, dtype, place, entry.ranks)
-    return ParallelEngine(model, entry.batch_tokens, place)
+    return ParallelEngine(model, entry.batch_tokens, place, lambda: _first_layer(directory, config, dtype, place))
+
+
+def _first_layer(directory: Path, config: Any, dtype: torch.dtype, place: torch.device) -> Any:
+    """Return the model in ``directory`` without its other layers, in one piece."""
+    config = copy.deepcopy(config)
+    text = config.get_text_config()
+    text.num_hidden_layers = 1
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:1]
+    before = transformers.utils.logging.get_verbosity()
+    transformers.utils.logging.set_verbosity_error()  # it would list the other layers' weights
+    try:
+        return single.load(directory, config, dtype, place)
+    finally:
+        transformers.utils.logging.set_verbosity(before)
 
 
 def load_tokenizer(directory: Path) -> Any:

@@ -7,8 +7,8 @@ engine knows of them.
 
 import datetime
 import os
+import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ from deltap.models.engine import Activations, Engine, NotFinite
 
 # A rank that waits for the first one to write or to find its chunks is no error; one that ends is noticed at once.
 _PATIENCE = datetime.timedelta(days=7)
+# An error that all ranks have in common is the first one's to tell; seconds that the others wait with theirs.
+_FIRST_SAYS = 5
 
 
 def join(device: torch.device) -> torch.device:
@@ -46,8 +48,12 @@ def join(device: torch.device) -> torch.device:
 class ParallelEngine(Engine):
     """An engine whose calls, on the first rank, are done by all ranks; the others `follow`."""
 
-    def __init__(self, model: nn.Module, batch_tokens: int, device: torch.device) -> None:
+    def __init__(
+        self, model: nn.Module, batch_tokens: int, device: torch.device, first_layer: Callable[[], nn.Module]
+    ) -> None:
+        """``first_layer`` loads the same model with one layer, in one piece."""
         super().__init__(model, batch_tokens, device)
+        self._first_layer = first_layer
         self.ranks = torch.distributed.get_world_size()
         self._leads = torch.distributed.get_rank() == 0
         # What is told is no tensor of the device.
@@ -59,10 +65,19 @@ class ParallelEngine(Engine):
             return False
         while (call := self._told(None)) is not None:
             name, arguments = call
-            with suppress(NotFinite):  # seen by all ranks; the first one says of which question
+            try:
                 getattr(Engine, name)(self, *arguments)
+            except NotFinite:
+                pass  # seen by all ranks; the first one says of which question
+            except Exception:
+                time.sleep(_FIRST_SAYS)
+                raise
         torch.distributed.destroy_process_group()
         return True
+
+    def first_layer(self) -> Engine:
+        """Return an engine of the model's first layer alone, which this process holds in one piece."""
+        return Engine(self._first_layer(), self.batch_tokens, self.device)
 
     def close(self) -> None:
         """Let the other ranks end."""
