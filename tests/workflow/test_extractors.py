@@ -56,7 +56,7 @@ def test_every_extractor_has_its_own_samples_and_curves(compared):
     sources = samples.groupby("extractor", observed=True)["exact_question_source"].unique()
     assert {name: sorted(map(str, found)) for name, found in sources.items()} == {
         "auto": ["fields", "given"],
-        "given": ["None", "given"],
+        "given": ["given", "nan"],
         "llm": ["llm"],
     }
     excluded = samples[(samples["extractor"] == "given") & samples["exact_question_source"].isna()]
