@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> None:
     """Run one inference job, as the only one that writes its chunks."""
     stage = cli.settings(InferenceStage, options.settings)
     series = f"{stage.model}/{stage.dataset}/{stage.extractor}/{options.shard}"
-    what = {"settings": stage.model_dump(mode="json"), "code": code_digest(__file__), "model": revision(options.model)}
+    what = [stage.model_dump(mode="json"), code_digest(__file__), str(options.model.resolve())]
     with Store(options.store).lock(series, what):
         infer(stage, options)
 
