@@ -93,13 +93,13 @@ def test_a_second_start_waits_for_the_jobs_of_a_killed_one(cluster, configfile, 
 
 
 def test_a_job_that_exceeds_its_walltime_succeeds_with_more(cluster, configfile, table, tmp_path):
-    with head(cluster, tmp_path, with_model(configfile, walltime_minutes=1), heads.TABLE) as started:
+    with head(cluster, tmp_path, with_model(configfile, walltime_minutes=2), heads.TABLE) as started:
         job, _ = in_the_middle(cluster, tmp_path)
         before = chunks(tmp_path)
-        assert cluster("squeue", "--noheader", f"--jobs={job}", "--format=%l").strip() == "1:00"
-        until(lambda: "status is: 'TIMEOUT'" in started.text(), "the timeout", 300)
+        assert cluster("squeue", "--noheader", f"--jobs={job}", "--format=%l").strip() == "2:00"
+        until(lambda: "status is: 'TIMEOUT'" in started.text(), "the timeout")
         started.finish()
-        assert "32000 MB, 2 minutes" in started.text()
+        assert "32000 MB, 4 minutes" in started.text()
     check(tmp_path, table, before)
 
 
