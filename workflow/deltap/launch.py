@@ -84,7 +84,7 @@ def _on_nodes(nodes: int, number: int, threads: int, shared: Path) -> None:
         probe.close()
         cpus = threads * number // nodes
         step = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--cpus-per-task={cpus}"]
-        step += ["--overlap", "--cpu-bind=none", "--kill-on-bad-exit=1", "--quiet"]
+        step += ["--overlap", "--mpi=none", "--kill-on-bad-exit=1", "--quiet"]
         done = subprocess.run(["srun", *step, sys.executable, *sys.argv])
         if done.returncode:
             codes = [json.loads(path.read_text("utf-8")) for path in Path(folder).glob("*.codes")]
@@ -126,7 +126,7 @@ def _start(command: Sequence[str], number: int, engine: str, folder: Path, node:
         max_restarts=0,
         log_dir=str(folder / str(node.index)),
         # stdout and stderr of all but the first, to files in log_dir
-        redirects=",".join(f"{rank}:3" for rank in range(0 if node.index else 1, number // node.number)),
+        redirects=",".join(f"{rank}:3" for rank in range(0 if node.index else 1, number // node.number)) or "0",
     )
     if node.number > 1:
         meeting = {"nnodes": str(node.number), "node_rank": node.index, "rdzv_backend": "static"}
