@@ -32,7 +32,7 @@ test: $(INSTALLED)
 	touch $@
 
 test-cluster: .venv/.cluster
-	$(BIN)/python -m pytest tests/cluster -n 2 --dist load
+	$(BIN)/python -m pytest tests/cluster -n 3 --dist load
 
 # Style, types, and generated files that are out of date.
 check: $(INSTALLED)
