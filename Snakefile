@@ -47,6 +47,7 @@ SERIES = "{model}/{dataset}/{extractor}"
 ENVIRONMENT = {
     "SCRIPTS": shlex.quote(str(SCRIPTS)),
     "STORE": shlex.quote(f"{SETTINGS.paths.work}/chunks"),
+    "REPLIES": shlex.quote(f"{SETTINGS.paths.work}/replies"),
     # Only downloads may ask the hub, and even they not where the user says so.
     "OFFLINE": "${HF_HUB_OFFLINE:-0}",
     "HF_HUB_OFFLINE": "1",
@@ -71,6 +72,8 @@ wildcard_constraints:
 include: "workflow/rules/common.smk"
 include: "workflow/rules/download.smk"
 include: "workflow/rules/questions.smk"
+include: "workflow/rules/answers.smk"
+include: "workflow/rules/spans.smk"
 include: "workflow/rules/inference.smk"
 include: "workflow/rules/labels.smk"
 include: "workflow/rules/probes.smk"

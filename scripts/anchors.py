@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 
 from deltap import cli
 from deltap.anchors import anchors
-from deltap.errors import DeltapError
 from deltap.probes import read_probes, reference_layer
 from deltap.provenance import provenance
 from deltap.samples import by_split, probe_samples
@@ -21,13 +20,16 @@ def main(options: argparse.Namespace) -> None:
     samples = probe_samples(options.labels)
     test = by_split(samples)["test"]
     if not len(test["question_id"]):
-        raise DeltapError(f"{options.labels}: no test sample is left; ask more questions (questions.number)")
+        cli.logger.warning("%s: no test sample is left, and so no curve; ask more questions", options.labels)
     probes = read_probes(options.probes)
     scores = [row for row in read_table(options.scores, PROBES).to_pylist() if row["split"] == "validation"]
 
-    parts = []
+    parts = [ANCHORS.empty_table()]
     for site, position in dict.fromkeys((row["site"], row["position"]) for row in scores):
         validation = [row for row in scores if (row["site"], row["position"]) == (site, position)]
+        if (site, position, 0) not in probes:
+            cli.logger.warning("%s, %s: no probes, and so no curve; the log of the probes says why", site, position)
+            continue
         k_star = reference_layer([row["layer"] for row in validation], [row["auroc"] for row in validation])
         clean = activation_files(options.clean, "clean", site, position)
         knockout = activation_files(options.knockout, "knockout", site, position)

@@ -7,43 +7,54 @@ Writes the answers (ANSWERS, with both exact spans) and one safetensors file of 
 import argparse
 from pathlib import Path
 
-import pyarrow.compute as pc
 import transformers
 
 from deltap import cli
+from deltap.code import code_digest
+from deltap.generation import Generation, answers_identity, read_generated, shard_questions
+from deltap.given import read_answers, read_spans
 from deltap.inference import Inference, run_shard, shard_answers, write_shard
+from deltap.llm.spans import read_llm_spans
 from deltap.models.check import check_model
 from deltap.models.directory import revision
-from deltap.models.load import end_ids, engine_facts, load
-from deltap.models.prompts import Prompter
+from deltap.models.language_model import load_language_model
+from deltap.models.load import engine_facts
+from deltap.named import Named
 from deltap.provenance import provenance
-from deltap.questions.hashes import shard_of
 from deltap.settings import InferenceStage
 from deltap.store import Store
-from deltap.tables import ANSWERS, QUESTIONS, read_metadata, read_table, write_table
+from deltap.tables import ANSWERS, read_metadata, write_table
 
 
 def main(options: argparse.Namespace) -> None:
     """Run one inference job."""
     stage = cli.settings(InferenceStage, options.settings)
     transformers.utils.logging.disable_progress_bar()
-    questions = read_table(options.questions, QUESTIONS)
-    shards = stage.inference.shards
-    questions = questions.filter(
-        pc.equal([shard_of(text, shards) for text in questions["hash"].to_pylist()], options.shard)
+    table = shard_questions(options.questions, options.shard, stage.inference.shards)
+    questions = table.to_pylist()
+    whose = (stage.model, stage.dataset, stage.bad_rows)
+    given = read_answers(options.given_answers, questions, *whose)
+    named = Named(
+        read_spans(options.given_spans, questions, *whose),
+        read_llm_spans(options.llm_spans, questions) if options.llm_spans else {},
     )
 
-    tokenizer, engine = load(options.model, stage.entry)
-    if engine.follow():
-        return
-    prompter = Prompter(tokenizer, stage.entry.kind, stage.prompt, stage.entry.thinking)
-    check_model(engine, prompter, stage.inference.sites)
-    ends = end_ids(tokenizer, engine, at_newline=stage.entry.kind == "base")
-    inference = Inference(engine, tokenizer, prompter, ends, stage)
-
-    facts = {"model_revision": revision(options.model), **engine_facts(engine, stage.entry)}
+    model = load_language_model(options.model, stage.entry, stage.prompt)
+    check_model(model.engine, model.prompter, stage.inference.sites)
+    facts = {"model_revision": revision(options.model), **engine_facts(model.engine, stage.entry)}
     inputs = read_metadata(options.questions).get("provenance")
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
+    store = Store(options.store)
+    answers = Path(__file__).with_name("answers.py")
+    generation = Generation(
+        model,
+        stage.model,
+        stage.dataset,
+        store,
+        answers_identity(facts, made_by["versions"], code_digest(answers), stage.entry, stage.prompt),
+        given,
+        read_generated(options.generated, questions) if options.generated else None,
+    )
     # What a chunk depends on; how the questions are dealt out does not matter.
     identity = {
         **facts,
@@ -53,8 +64,7 @@ def main(options: argparse.Namespace) -> None:
     }
     description = f"{stage.model}, {stage.dataset}"
     with cli.progress((), description, total=3 * len(questions), unit="pass") as bar:
-        chunks = run_shard(inference, questions, Store(options.store), identity, bar.update)
-    engine.close()
+        chunks = run_shard(Inference(generation, stage, named), table, store, identity, bar.update)
 
     metadata = {"provenance": made_by}
     passes = [
@@ -75,6 +85,10 @@ if __name__ == "__main__":
     parser.add_argument("--settings", required=True, help="settings.InferenceStage: JSON, or a file's path")
     parser.add_argument("--questions", required=True, type=Path, help="the data set's questions (Parquet)")
     parser.add_argument("--model", required=True, type=Path, help="the model's directory")
+    parser.add_argument("--generated", type=Path, help="what scripts/answers.py wrote for this shard (Parquet)")
+    parser.add_argument("--llm-spans", type=Path, help="what scripts/spans.py wrote (Parquet)")
+    parser.add_argument("--given-answers", type=Path, nargs="*", default=[], help="files of answers instead")
+    parser.add_argument("--given-spans", type=Path, nargs="*", default=[], help="files of exact tokens")
     parser.add_argument("--shard", type=int, default=0, help="which shard, from 0")
     parser.add_argument("--store", required=True, type=Path, help="where finished chunks are kept")
     parser.add_argument("--out", required=True, type=Path, help="the shard's directory")

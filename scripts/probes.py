@@ -1,13 +1,14 @@
 """Train a probe for each site, position and layer on the clean activations of the train split.
 
-Writes the probes (safetensors) and their scores on every split (PROBES).
+Writes the probes (safetensors) and their scores on every split (PROBES). Where a split has answers of one class only
+there are no probes, and their scores have numbers of samples alone.
 """
 
 import argparse
 from pathlib import Path
 
 from deltap import cli
-from deltap.probes import Probe, check_classes, fit_layers, write_probes
+from deltap.probes import Probe, fit_layers, lacking_class, untrained, write_probes
 from deltap.provenance import provenance
 from deltap.samples import by_split, probe_samples
 from deltap.settings import ProbesStage
@@ -22,19 +23,25 @@ def main(options: argparse.Namespace) -> None:
     splits = by_split(samples)
     truthful = {split: part["truthful"] for split, part in splits.items()}
     what = f"{samples.constants['model']}, {samples.constants['dataset']}"
-    check_classes(truthful, what)
+    lacking = lacking_class(truthful)
+    if lacking:
+        cli.logger.warning("%s: no probes, and so no curves: %s", what, lacking)
 
     probes: dict[tuple[str, str, int], Probe] = {}
     scores = []
     pairs = [(site, position) for site in stage.sites for position in stage.positions]
     for site, position in cli.progress(pairs, f"{what} (probes)", unit="site"):
         files = activation_files(options.clean, "clean", site, position)
+        constants = {**samples.constants, "site": site, "position": position}
+        if lacking:
+            scores += [{**constants, **score} for score in untrained(files.layers, truthful)]
+            continue
         rows = {split: files.rows_of(part["shard"], part["clean_row"]) for split, part in splits.items()}
         for layer, (fit, split_scores) in enumerate(fit_layers(files, rows, truthful, stage.probe, options.jobs)):
             probes[site, position, layer] = fit.probe
-            scores += [{**samples.constants, "site": site, "position": position, **score} for score in split_scores]
+            scores += [{**constants, **score} for score in split_scores]
 
-    unfinished = sum(not score["converged"] for score in scores if score["split"] == "train")
+    unfinished = sum(score.get("converged") is False for score in scores if score["split"] == "train")
     if unfinished:
         cli.logger.warning(
             "%d of %d probes did not converge; raise probe.max_iterations", unfinished, len(scores) // len(splits)

@@ -54,6 +54,7 @@ def start(inputs, folder, out="out", **changes):
         entry=settings,
         prompt=PromptSettings(),
         inference=InferenceSettings(sites=("attn", "mlp"), positions=("last", "exact_answer_last"), chunk_questions=4),
+        bad_rows=0.01,
     )
     model, questions = inputs
     arguments = ("--settings", stage.model_dump_json(exclude_none=True), "--questions", questions, "--model", model)
@@ -95,7 +96,7 @@ def test_the_job_gives_the_files_of_one_process(inputs, alone, tmp_path, engine)
 def test_a_killed_rank_stops_the_job_and_its_chunks_are_taken_up(inputs, tmp_path):
     job = start(inputs, tmp_path, engine="accelerate", ranks=2)
     until = time.monotonic() + 300
-    while not (first := list((tmp_path / "store").rglob("*.safetensors"))):
+    while len(first := list((tmp_path / "store").rglob("*.safetensors"))) < 3:  # answers and activations
         assert time.monotonic() < until
         time.sleep(0.02)
     victim = max(children(job.pid))
@@ -110,7 +111,7 @@ def test_a_killed_rank_stops_the_job_and_its_chunks_are_taken_up(inputs, tmp_pat
 
     starting.finish(start(inputs, tmp_path, engine="accelerate", ranks=2), seconds=500)
     assert {path: path.stat().st_mtime_ns for path in first} == before
-    assert "is finished already" in (tmp_path / "job.log").read_text()
+    assert "already" in (tmp_path / "job.log").read_text()
     starting.finish(start(inputs, tmp_path / "again", engine="accelerate", ranks=2), seconds=500)
     for path in (tmp_path / "again" / "out").iterdir():
         assert path.read_bytes() == (tmp_path / "out" / path.name).read_bytes(), path.name

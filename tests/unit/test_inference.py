@@ -1,14 +1,21 @@
 """The inference job on a tiny model: exclusions, bad numbers, chunks and shards."""
 
+import json
+
 import pyarrow as pa
 import pytest
 import torch
 
 import tiny
 from deltap.errors import DeltapError
+from deltap.exact.found import NamedSpans
+from deltap.generation import Generated, Generation
+from deltap.given import read_answers, read_spans
 from deltap.inference import Inference, run_shard, shard_answers, write_shard
 from deltap.models.engine import Engine
+from deltap.models.language_model import LanguageModel
 from deltap.models.prompts import Prompter
+from deltap.named import Named
 from deltap.settings import InferenceSettings, InferenceStage, ModelSettings, PromptSettings
 from deltap.store import Store, read_tensor
 from deltap.tables import QUESTIONS
@@ -37,19 +44,24 @@ def questions(texts=QUESTIONS_ASKED, split="test", subject=True):
 
 
 @pytest.fixture
-def inference(tokenizer):
-    def make(model=None, prompt=None, **settings):
+def inference(tokenizer, tmp_path):
+    def make(
+        model=None, prompt=None, ends=None, given_answers=None, generated=None, named=None, extractor="auto", **settings
+    ):
         prompt = prompt or PromptSettings()
         stage = InferenceStage(
             model="m",
             dataset="d",
-            extractor="auto",
+            extractor=extractor,
             entry=ModelSettings(kind="base", dtype="float32", max_new_tokens=8),
             prompt=prompt,
             inference=InferenceSettings(sites=("attn", "resid"), positions=("last", "exact_answer_last"), **settings),
+            bad_rows=0.01,
         )
         engine = Engine(model or tiny.model("llama"), 4096)
-        return Inference(engine, tokenizer, Prompter(tokenizer, "base", prompt), ENDS, stage)
+        asked = LanguageModel(engine, tokenizer, Prompter(tokenizer, "base", prompt), ends or ENDS, stage.entry)
+        generation = Generation(asked, "m", "d", Store(tmp_path / "answers"), {"model": 1}, given_answers, generated)
+        return Inference(generation, stage, named)
 
     return make
 
@@ -63,11 +75,11 @@ def test_positions_read_are_those_of_the_answers_tokens(inference, tokenizer):
     tensors, rows = job.chunk(job.prepare(questions().to_pylist()), ignore)
     assert all(row["exclusion"] is None for row in rows)
     for row in rows:
-        prompt = job.prompter(row["question"]).ids
+        prompt = job.model.prompter(row["question"]).ids
         last = row["prompt_tokens"] + len(row["answer_ids"]) - 1
         exact = row["exact_answer_tokens"][-1]
         assert row["prompt_tokens"] == len(prompt)
-        direct = job.engine.forward([prompt + row["answer_ids"]], [[last, exact]], ("attn",))
+        direct = job.model.engine.forward([prompt + row["answer_ids"]], [[last, exact]], ("attn",))
         index = row["clean_row"]
         torch.testing.assert_close(tensors["clean/attn/last"][:, index], direct["attn"][:, 0, 0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(
@@ -81,11 +93,11 @@ def test_the_cut_is_the_exact_question_in_its_own_place(inference, tokenizer):
     job = inference()
     _, rows = job.chunk(job.prepare(questions(["What is the capital of Japan?"]).to_pylist()), ignore)
     row = rows[0]  # the same words stand in an example of the prompt
-    ids = job.prompter(row["question"]).ids
+    ids = job.model.prompter(row["question"]).ids
     cut = [tokenizer.decode([ids[token]]) for token in row["exact_question_tokens"]]
     assert cut == row["exact_question_token_text"]
     assert "".join(row["exact_question_token_text"]).replace(" ", "") == "capitalJapan"
-    assert min(row["exact_question_tokens"]) >= len(job.prompter.prefix_ids)
+    assert min(row["exact_question_tokens"]) >= len(job.model.prompter.prefix_ids)
 
 
 def test_only_test_samples_are_knocked_out(inference):
@@ -107,16 +119,14 @@ def test_a_sample_without_exact_question_is_excluded_with_the_reason(inference):
 
 
 def test_an_answer_that_ends_at_once_is_excluded_as_empty(inference, tokenizer):
-    job = inference()
-    job.ends = set(range(400))
+    job = inference(ends=set(range(400)))
     tensors, rows = job.chunk(job.prepare(questions().to_pylist()), ignore)
     assert {row["exclusion"] for row in rows} == {"empty_answer"}
     assert tensors["clean/attn/last"].shape == (4, 0, 32)
 
 
 def test_an_answer_cut_off_in_its_core_is_excluded_as_truncated(inference):
-    job = inference()
-    job.ends = {399}
+    job = inference(ends={399})
     _, rows = job.chunk(job.prepare(questions().to_pylist()), ignore)
     for row in rows:
         at_the_end = row["exact_answer"] and row["exact_answer"]["end"] == len(row["answer"])
@@ -136,10 +146,10 @@ def test_bad_numbers_name_question_and_layer(inference, value):
 def test_bad_numbers_in_a_pass_name_question_and_layer(inference, monkeypatch):
     job = inference()
     samples = job.prepare(questions().to_pylist())
-    answers = job.engine.generate([sample.prompt.ids for sample in samples], ENDS, 8)
-    monkeypatch.setattr(job.engine, "generate", lambda *arguments: answers)
-    inner = job.engine.model.model.layers[3].mlp.forward
-    job.engine.model.model.layers[3].mlp.forward = lambda x: inner(x) * float("nan")
+    answers = job.model.engine.generate([sample.prompt.ids for sample in samples], ENDS, 8)
+    monkeypatch.setattr(job.model.engine, "generate", lambda *arguments: answers)
+    inner = job.model.engine.model.model.layers[3].mlp.forward
+    job.model.engine.model.model.layers[3].mlp.forward = lambda x: inner(x) * float("nan")
     with pytest.raises(DeltapError, match=r"m, d, clean pass, site resid: NaN or infinity at question 'q0', layer 3"):
         job.chunk(samples, ignore)
 
@@ -203,3 +213,127 @@ def test_a_damaged_chunk_is_refused_by_name(tmp_path):
     path.write_bytes(b"nonsense")
     with pytest.raises(DeltapError, match=r"chunk\.safetensors: damaged chunk"):
         read_tensor(path, "x")
+
+
+# Answers and exact tokens that come from elsewhere.
+
+
+def given_file(tmp_path, name, rows):
+    path = tmp_path / name
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
+
+
+def test_answers_are_generated_once_for_all_extractors(inference, monkeypatch):
+    first = inference(extractor="auto")
+    _, said = first.chunk(first.prepare(questions().to_pylist()), ignore)
+    second = inference(extractor="rules")
+    monkeypatch.setattr(second.model.engine, "generate", None)
+    _, rows = second.chunk(second.prepare(questions().to_pylist()), ignore)
+    assert [row["answer_ids"] for row in rows] == [row["answer_ids"] for row in said]
+    assert {row["exact_question_source"] for row in rows} == {"rules"}
+
+
+def test_given_answers_replace_the_models_own(inference, tmp_path, monkeypatch):
+    asked = questions().to_pylist()
+    path = given_file(
+        tmp_path,
+        "answers.jsonl",
+        [
+            {"question_id": "q0", "answer": "It is Paris."},
+            {"question": asked[1]["question"].upper(), "answer": "Zürich – 東京"},
+            {"question_id": "q2", "answer": " "},
+            {"question_id": "elsewhere", "answer": "x"},
+        ],
+    )
+    job = inference(given_answers=read_answers([path], asked, "m", "d", 0))
+    monkeypatch.setattr(job.model.engine, "generate", None)
+    samples = job.prepare(asked)
+    tensors, rows = job.chunk(samples, ignore)
+    assert [row["answer"] for row in rows] == ["It is Paris.", "Zürich – 東京", "", "", ""]
+    assert [row["exclusion"] for row in rows] == [None, None, "empty_answer", "no_given_answer", "no_given_answer"]
+    assert [row["answer_given"] for row in rows] == [True, True, True, False, False]
+    assert rows[0]["exact_answer"]["text"] == "Paris"
+    # Read where a model that had said so itself would be read.
+    ids = samples[0].prompt.ids + job.model.tokenizer(" It is Paris.", add_special_tokens=False)["input_ids"]
+    direct = job.model.engine.forward([ids], [[len(ids) - 1, rows[0]["exact_answer_tokens"][-1]]], ("attn",))
+    torch.testing.assert_close(tensors["clean/attn/last"][:, 0], direct["attn"][:, 0, 0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("text", ["Paris", "It's 3,000 km", "naïve  café", "<|end|> in the middle", "京"])
+@pytest.mark.parametrize("kind", ["base", "chat"])
+@pytest.mark.parametrize("make", [tiny.tokenizer, tiny.sentencepiece])
+def test_an_answer_is_spelled_to_the_letter(make, kind, text):
+    made, entry = make(), ModelSettings(kind=kind)
+    model = LanguageModel(None, made, Prompter(made, kind, PromptSettings()), ENDS, entry)
+    prompt = model.prompter("Who?")
+    ids = model.spell(prompt, text)
+    assert model.read(prompt, ids).text == text
+    assert not set(ids) & set(made.all_special_ids)
+    # What a model says itself begins in the same way.
+    begun = made.decode([*prompt.ids, *ids])
+    assert ("Answer: " + text in begun) == (kind == "base")
+
+
+def test_exact_tokens_are_recorded_with_who_found_them(inference, tmp_path):
+    asked = questions().to_pylist()
+    answers = [{"question_id": row["question_id"], "answer": f"{row['subject']} of old"} for row in asked]
+    spans = [
+        {"question_id": "q0", "exact_question": ["What is"], "exact_answer": "of old"},
+        {"question_id": "q1", "exact_question": "no such words"},
+        {"question_id": "q1", "exact_answer": "old", "answer": "another answer"},
+    ]
+    given = read_spans([given_file(tmp_path, "spans.jsonl", spans)], asked, "m", "d", 0)
+    llm = {"q2": NamedSpans(("the capital",), "old"), "q3": NamedSpans(("nowhere",), "nothing")}
+    parts = {"named": Named(given, llm), "given_answers": read_answers([given_file(tmp_path, "a.jsonl", answers)],
+             asked, "m", "d", 0)}  # fmt: skip
+
+    def found(extractor):
+        job = inference(extractor=extractor, **parts)
+        _, rows = job.chunk(job.prepare(asked), ignore)
+        return [
+            (
+                row["exact_question_source"],
+                row["exact_answer_source"],
+                row["exact_answer"] and row["exact_answer"]["text"],
+            )
+            for row in rows[:4]
+        ]
+
+    assert found("auto") == [
+        ("given", "given", "of old"), ("fields", "rules", "Belania of old"), ("fields", "llm", "old"),
+        ("fields", "rules", "Dunham of old"),
+    ]  # fmt: skip
+    assert found("given") == [
+        ("given", "given", "of old"), (None, "rules", "Belania of old"), (None, "rules", "Corford of old"),
+        (None, "rules", "Dunham of old"),
+    ]  # fmt: skip
+    assert found("llm") == [(None, None, None), (None, None, None), ("llm", "llm", "old"), (None, None, None)]
+
+
+def test_a_chunk_depends_on_what_is_given_for_its_questions(inference, tmp_path):
+    asked, store = questions(), Store(tmp_path / "chunks")
+
+    def paths(answer, phrase):
+        rows = [{"question_id": f"q{index}", "answer": "a"} for index in range(4)]
+        given = read_answers(
+            [given_file(tmp_path, "a.jsonl", [*rows, {"question_id": "q4", "answer": answer}])],
+            asked.to_pylist(), "m", "d", 0,
+        )  # fmt: skip
+        named = Named(llm={"q0": NamedSpans((phrase,), None)})
+        job = inference(given_answers=given, named=named, chunk_questions=2)
+        return run_shard(job, asked, store, {}, ignore)
+
+    one = paths("a", "capital")
+    assert paths("a", "capital") == one
+    assert [a == b for a, b in zip(one, paths("b", "capital"), strict=True)] == [True, True, False]
+    assert [a == b for a, b in zip(one, paths("a", "What"), strict=True)] == [False, True, True]
+
+
+def test_what_the_answers_job_said_is_taken_over(inference, monkeypatch):
+    generated = {"q0": Generated([100, 101]), "q1": Generated([], given=True), "q2": None}
+    job = inference(generated=generated)
+    monkeypatch.setattr(job.model.engine, "generate", None)
+    _, rows = job.chunk(job.prepare(questions(QUESTIONS_ASKED[:3]).to_pylist()), ignore)
+    assert [row["answer_ids"] for row in rows] == [[100, 101], [], []]
+    assert [row["exclusion"] for row in rows][1:] == ["empty_answer", "no_given_answer"]

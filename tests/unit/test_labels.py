@@ -1,4 +1,5 @@
 import importlib.util
+import json
 import logging
 import random
 from argparse import Namespace
@@ -11,20 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltap.errors import DeltapError
-from deltap.exact.answer import exact_answer
+from deltap.exact.answer_rules import span_by_rules
 from deltap.labels import Label, counts, label, labelled
-from deltap.settings import LabelSettings
-from deltap.tables import ANSWERS, LABELS, read_metadata, read_table, write_table
+from deltap.settings import LabelSettings, Match
+from deltap.tables import ANSWERS, JUDGEMENTS, LABELS, read_metadata, read_table, write_table
 
 QUESTION = "What is the capital of Romania?"
 
 
 def labelled_answer(
-    answer: str, gold_answers: list[str], question: str = QUESTION, settings: LabelSettings | None = None
+    answer: str,
+    gold_answers: list[str],
+    question: str = QUESTION,
+    match: Match = "exact_answer",
+    judged: str | None = None,
 ) -> Label:
-    span = exact_answer(answer, question)
+    span = span_by_rules(answer, question)
     text = span.text_in(answer) if span else None
-    return label(answer, text, question, gold_answers, settings or LabelSettings())
+    return label(answer, text, question, gold_answers, match, judged)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +100,7 @@ def test_an_echo_is_a_match_whose_every_gold_answer_stands_in_the_question(gold_
 )
 def test_refusals_and_empty_answers_abstain(answer: str) -> None:
     found = labelled_answer(answer, ["Bucharest"])
-    assert found == Label("abstained", None, False, "abstained")
+    assert found == Label("abstained", "exact_answer", None, False)
 
 
 @pytest.mark.parametrize(
@@ -130,12 +135,24 @@ def test_a_refusal_that_equals_a_gold_answer_is_the_answer(answer: str) -> None:
     ],
 )
 def test_the_way_of_matching_is_a_setting(match: Any, answer: str, expected: str) -> None:
-    assert labelled_answer(answer, ["Bucharest"], settings=LabelSettings(match=match)).label == expected
+    assert labelled_answer(answer, ["Bucharest"], match=match).label == expected
 
 
-def test_the_label_by_containment_is_always_told() -> None:
-    found = labelled_answer("Sofia is the capital, while Bucharest is a town.", ["Bucharest"])
-    assert (found.label, found.by_containment) == ("hallucinated", "truthful")
+@pytest.mark.parametrize(
+    ("answer", "judged", "expected", "source"),
+    [
+        ("The city on the Dâmbovița", "truthful", "truthful", "llm"),
+        ("Bucharest", "hallucinated", "hallucinated", "llm"),
+        ("Bucharest", None, "truthful", "exact_answer"),  # its replies could not be used
+        ("I don't know", "truthful", "abstained", "exact_answer"),
+    ],
+)
+def test_a_language_model_judges_all_answers_but_those_that_abstain(
+    answer: str, judged: str | None, expected: str, source: str
+) -> None:
+    found = labelled_answer(answer, ["Bucharest"], match="llm", judged=judged)
+    assert (found.label, found.source) == (expected, source)
+    assert labelled_answer(answer, ["Bucharest"], judged=judged) == labelled_answer(answer, ["Bucharest"])
 
 
 @given(st.text(max_size=20), st.lists(st.text(max_size=8), max_size=5), st.randoms())
@@ -144,7 +161,7 @@ def test_the_order_of_gold_answers_decides_nothing_but_which_is_named(
 ) -> None:
     shuffled = chance.sample(gold_answers, len(gold_answers))
     one, other = labelled_answer(answer, gold_answers), labelled_answer(answer, shuffled)
-    assert (one.label, one.echo, one.by_containment) == (other.label, other.echo, other.by_containment)
+    assert (one.label, one.echo) == (other.label, other.echo)
 
 
 # The stage: from the shards' answers to one table.
@@ -153,7 +170,7 @@ PROVENANCE = {"code": "c0de", "model_revision": "1234", "settings": {"model": "t
 
 
 def answer_row(number: int, answer: str, **changes: Any) -> dict[str, Any]:
-    span = exact_answer(answer, QUESTION)
+    span = span_by_rules(answer, QUESTION)
     row = {
         "model": "tiny",
         "dataset": "capitals",
@@ -189,8 +206,18 @@ def script() -> ModuleType:
     return module
 
 
-def run(script: ModuleType, answers: list[Path], out: Path) -> None:
-    script.main(Namespace(answers=answers, settings='{"labels": {"match": "exact_answer"}}', out=out))
+def run(
+    script: ModuleType,
+    answers: list[Path],
+    out: Path,
+    match: str = "exact_answer",
+    judgements: Path | None = None,
+    given_labels: tuple[Path, ...] = (),
+) -> None:
+    settings = json.dumps({"labels": {"match": match}, "bad_rows": 0.0})
+    script.main(
+        Namespace(answers=answers, settings=settings, judgements=judgements, given_labels=given_labels, out=out)
+    )
 
 
 def test_the_labels_of_all_shards_come_into_one_table(
@@ -214,6 +241,8 @@ def test_the_labels_of_all_shards_come_into_one_table(
     ]
     assert [row["matched_alias"] for row in rows] == ["Bucharest", None, "Romania", None, None]
     assert [row["echo"] for row in rows] == [False, False, True, False, False]
+    assert [row["label_by_containment"] for row in rows][-2:] == ["abstained", "truthful"]
+    assert {row["label_source"] for row in rows} == {"exact_answer"}
     metadata = read_metadata(tmp_path / "labels.parquet")
     assert metadata["provenance"]["inputs"] == PROVENANCE
     assert metadata["counts"] == {
@@ -227,6 +256,51 @@ def test_the_labels_of_all_shards_come_into_one_table(
     }
     assert "5 answers: 2 truthful, 2 hallucinated, 1 abstained" in caplog.text
     assert "2 truncated_answer" in caplog.text
+
+
+def test_judgements_count_by_question_and_their_agreement_is_told(script: ModuleType, tmp_path: Path) -> None:
+    answers = write_answers(tmp_path / "0.parquet", ["Bucharest", "Sofia", "the same city", "unknown"])
+    judged = ["truthful", "truthful", None, None]
+    rows = [
+        {"model": "tiny", "dataset": "capitals", "extractor": "auto", "question_id": f"q{number}", "label": label}
+        for number, label in enumerate(judged)
+    ]
+    write_table(tmp_path / "judgements.parquet", rows, JUDGEMENTS, {})
+    run(script, [answers], tmp_path / "labels.parquet", "llm", tmp_path / "judgements.parquet")
+    found = read_table(tmp_path / "labels.parquet", LABELS).to_pylist()
+    assert [(row["label"], row["label_source"], row["label_by_llm"]) for row in found] == [
+        ("truthful", "llm", "truthful"),
+        ("truthful", "llm", "truthful"),
+        ("hallucinated", "exact_answer", None),
+        ("abstained", "exact_answer", None),
+    ]
+    agreement = read_metadata(tmp_path / "labels.parquet")["counts"]["agreement"]
+    assert agreement["exact_answer/llm"] == 0.5
+
+
+def test_given_labels_replace_the_others_and_an_answer_without_one_is_excluded(
+    script: ModuleType, tmp_path: Path
+) -> None:
+    answers = write_answers(tmp_path / "0.parquet", ["Bucharest", "Sofia", "Rome", "Oslo"])
+    labels = tmp_path / "labels.csv"
+    labels.write_text(
+        "question_id,answer,label\nq0,Bucharest,hallucinated\nq1,,truthful\nq2,Paris,truthful\n", encoding="utf-8"
+    )
+    run(script, [answers], tmp_path / "labels.parquet", given_labels=(labels,))
+    found = read_table(tmp_path / "labels.parquet", LABELS).to_pylist()
+    assert [(row["label"], row["label_source"], row["exclusion"]) for row in found] == [
+        ("hallucinated", "given", None),
+        ("truthful", "given", None),
+        ("abstained", "given", "no_given_label"),  # the label is for another answer
+        ("abstained", "given", "no_given_label"),
+    ]
+
+
+def test_a_given_label_that_is_none_is_refused_with_file_and_line(script: ModuleType, tmp_path: Path) -> None:
+    answers = write_answers(tmp_path / "0.parquet", ["Bucharest"])
+    (tmp_path / "labels.csv").write_text("question_id,label\nq0,yes\n", encoding="utf-8")
+    with pytest.raises(DeltapError, match=r"labels\.csv:2: label: 'yes' is none of truthful, hallucinated, abstained"):
+        run(script, [answers], tmp_path / "labels.parquet", given_labels=(tmp_path / "labels.csv",))
 
 
 def test_an_empty_shard_is_no_error(script: ModuleType, tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ def test_there_is_a_sample_for_every_question_with_what_is_known_about_it() -> N
         "label_by_exact_answer": "truthful",
         "label_by_containment": "truthful",
         "label_by_exact": "hallucinated",
+        "label_by_llm": None,
+        "label_by_given": None,
     }
 
 

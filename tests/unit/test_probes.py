@@ -1,5 +1,7 @@
 """Probes on data whose answer is known."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -7,8 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from deltap.errors import DeltapError
-from deltap.probes import Probe, check_classes, fit, fit_layers
+from deltap.probes import Probe, fit, fit_layers, lacking_class, untrained
 from deltap.settings import SPLITS, ProbeSettings
 from deltap.tensors import ActivationFiles, write_activations
 
@@ -112,9 +113,11 @@ def test_scores_name_split_and_counts(tmp_path):
 
 @pytest.mark.parametrize("split", ["train", "validation"])
 @pytest.mark.parametrize(("value", "advice"), [(True, "harder"), (False, "easier")])
-def test_a_split_of_one_class_is_refused_with_counts_and_advice(split, value, advice):
+def test_a_split_of_one_class_has_no_probe_and_the_reason_has_counts_and_advice(split, value, advice):
     truthful = {name: np.array([True, False, True]) for name in SPLITS}
-    check_classes(truthful, "m, d")
+    assert lacking_class(truthful) is None
     truthful[split] = np.array([value] * 3)
-    with pytest.raises(DeltapError, match=rf"m, d: the {split} split has .*3 .*{advice} questions"):
-        check_classes(truthful, "m, d")
+    assert re.match(rf"the {split} split has .*3 .*{advice} questions", lacking_class(truthful))
+    scores = untrained(2, truthful)
+    assert [(score["layer"], score["split"]) for score in scores] == [(layer, s) for layer in range(2) for s in SPLITS]
+    assert all(score["n_truthful"] == truthful[score["split"]].sum() for score in scores)

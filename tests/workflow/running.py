@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 import tiny
-from deltap.exact.answer import exact_answer
+from deltap.exact.answer_rules import span_by_rules
 from deltap.models.answers import read_answer
 from deltap.models.load import end_ids, load
 from deltap.models.prompts import Prompter
@@ -42,7 +42,7 @@ def model_answers(directory: Path, kind: str, questions: list[str]) -> list[str]
     result = []
     for prompt, ids, question in zip(prompts, generated, questions, strict=True):
         answer = read_answer(tokenizer, prompt, ids, truncated=False, thinking=False).text
-        span = exact_answer(answer, question)
+        span = span_by_rules(answer, question)
         result.append(span.text_in(answer) if span else "")
     return result
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from deltap import markdown
-from deltap.exact.question import Found, exact_question
+from deltap.exact.found import Found
+from deltap.exact.question import exact_question
 from deltap.exact.spans import Span
 
 PARTS = ("question", "answer")

@@ -6,8 +6,8 @@ files are then put together from the chunks.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,19 @@ import torch
 
 from deltap.errors import DeltapError
 from deltap.exact.answer import exact_answer
-from deltap.exact.question import Found, exact_question
+from deltap.exact.found import Found
+from deltap.exact.question import exact_question
 from deltap.exact.spans import Span, occurrences, tokens_of_span
-from deltap.models.answers import Answer, read_answer
-from deltap.models.engine import Engine, NotFinite
-from deltap.models.prompts import Prompt, Prompter
+from deltap.generation import Generated, Generation, Progress, Question, refuse_bad_numbers
+from deltap.models.answers import Answer
+from deltap.models.prompts import Prompt
+from deltap.named import Named
 from deltap.settings import InferenceStage
 from deltap.store import Store, read_rows, read_tensor
 from deltap.tensors import write_activations
 from deltap.text import normalise
 
 logger = logging.getLogger("deltap")
-
-Question = dict[str, Any]
-"""A row of the QUESTIONS table."""
-Progress = Callable[[int], object]
 
 
 @dataclass(frozen=True)
@@ -47,14 +45,11 @@ class Sample:
 class Inference:
     """Answers questions with one model and reads its activations."""
 
-    def __init__(
-        self, engine: Engine, tokenizer: Any, prompter: Prompter, ends: set[int], stage: InferenceStage
-    ) -> None:
-        self.engine = engine
-        self.tokenizer = tokenizer
-        self.prompter = prompter
-        self.ends = ends
+    def __init__(self, generation: Generation, stage: InferenceStage, named: Named | None = None) -> None:
+        self.generation = generation
+        self.model = generation.model
         self.stage = stage
+        self.named = named or Named()
         shown = stage.prompt.examples if stage.entry.kind == "base" else ()
         self.examples = {normalise(example.question) for example in shown}
 
@@ -64,23 +59,26 @@ class Inference:
         Raises DeltapError if a prompt does not fit the model's context.
         """
         samples = []
-        for question in questions:
-            prompt = self.prompter(question["question"])
+        for question, prompt in zip(questions, self.generation.prompts(questions), strict=True):
             found = exact_question(
-                question["question"], question["subject"], question["property"], self.stage.extractor
+                question["question"],
+                question["subject"],
+                question["property"],
+                self.stage.extractor,
+                self.named.question(question),
             )
             cut = _tokens(found.spans, prompt.offsets, prompt.question_start) if found else []
             samples.append(Sample(question, prompt, found, cut))
-        limit, new = self.engine.max_positions, self.stage.entry.max_new_tokens
-        too_long = [sample for sample in samples if limit and len(sample.prompt.ids) + new > limit]
-        if too_long:
-            first = too_long[0]
-            raise DeltapError(
-                f"{self.stage.dataset}: {len(too_long)} prompts are longer than the model's context, first question "
-                f"{first.question['question_id']!r}: {len(first.prompt.ids)} tokens and {new} new ones, the model "
-                f"takes {limit}; shorten the prompt's examples or leave these questions out"
-            )
         return samples
+
+    def depends_on(self, sample: Sample) -> dict[str, Any]:
+        """Return what a sample's numbers depend on besides the stage's settings and code, as a JSON value."""
+        named = self.named.all_of(sample.question)
+        return {
+            "question": sample.question,
+            "answer": self.generation.given_answer(sample.question),
+            "named": {source: [asdict(item) for item in items] for source, items in named.items()},
+        }
 
     def chunk(
         self, samples: Sequence[Sample], progress: Progress
@@ -90,20 +88,20 @@ class Inference:
         ``progress`` is told the number of samples done in each of the three steps: answers, clean, knockout.
         Raises DeltapError that names the question if an activation is not finite.
         """
-        entry = self.stage.entry
-        generated = self._generate(samples, progress)
+        engine = self.model.engine
+        questions, prompts = [sample.question for sample in samples], [sample.prompt for sample in samples]
+        generated = self.generation(questions, prompts, progress)
         answers = [
-            read_answer(self.tokenizer, sample.prompt.ids, ids, len(ids) >= entry.max_new_tokens, entry.thinking)
-            for sample, ids in zip(samples, generated, strict=True)
+            self.model.read(prompt, item.ids if item else []) for prompt, item in zip(prompts, generated, strict=True)
         ]
-        rows = [self._row(sample, answer) for sample, answer in zip(samples, answers, strict=True)]
+        rows = [self._row(*items) for items in zip(samples, generated, answers, strict=True)]
         sites, positions = self.stage.inference.sites, self.stage.inference.positions
         tensors: dict[str, torch.Tensor] = {}
         for name, wanted in (("clean", lambda row: True), ("knockout", lambda row: row["split"] == "test")):
             chosen = [index for index, row in enumerate(rows) if row["exclusion"] is None and wanted(row)]
             for number, index in enumerate(chosen):
                 rows[index][f"{name}_row"] = number
-            activations = self.engine.forward(
+            activations = engine.forward(
                 [samples[index].prompt.ids + answers[index].ids for index in chosen],
                 [[_positions(rows[index])[position] for position in positions] for index in chosen],
                 sites,
@@ -111,42 +109,30 @@ class Inference:
                 progress=progress,
             )
             progress(len(samples) - len(chosen))
-            nothing = torch.empty(self.engine.layers, 0, len(positions), self.engine.hidden, dtype=self.engine.dtype)
+            nothing = torch.empty(engine.layers, 0, len(positions), engine.hidden, dtype=engine.dtype)
             for site in sites:
                 states = activations.get(site, nothing)
-                self._refuse_bad_numbers(
-                    states, [rows[index]["question_id"] for index in chosen], f"{name} pass, site {site}"
+                refuse_bad_numbers(
+                    states,
+                    [rows[index]["question_id"] for index in chosen],
+                    f"{self.stage.model}, {self.stage.dataset}, {name} pass, site {site}",
                 )
                 tensors |= {f"{name}/{site}/{position}": states[:, :, i] for i, position in enumerate(positions)}
         return tensors, rows
 
-    def _generate(self, samples: Sequence[Sample], progress: Progress) -> list[list[int]]:
-        prompts = [sample.prompt.ids for sample in samples]
-        try:
-            return self.engine.generate(prompts, self.ends, self.stage.entry.max_new_tokens, progress)
-        except NotFinite as error:
-            # Find the layer, which tells more than the logits.
-            ids, question = prompts[error.prompt], samples[error.prompt].question["question_id"]
-            for site, states in self.engine.forward([ids], [[len(ids) - 1]], ("resid",)).items():
-                self._refuse_bad_numbers(states, [question], f"answering, site {site}")
-            raise DeltapError(f"{self.stage.model}, {self.stage.dataset}, question {question!r}: {error}") from None
-
-    def _refuse_bad_numbers(self, states: torch.Tensor, question_ids: list[str], what: str) -> None:
-        bad = ~torch.isfinite(states).all(dim=-1)  # (layers, samples, positions)
-        if bad.any():
-            layer, sample, _ = bad.nonzero()[0].tolist()
-            raise DeltapError(
-                f"{self.stage.model}, {self.stage.dataset}, {what}: NaN or infinity at question "
-                f"{question_ids[sample]!r}, layer {layer}; try 'dtype: bfloat16' or 'float32' for the model"
-            )
-
-    def _row(self, sample: Sample, answer: Answer) -> dict[str, Any]:
+    def _row(self, sample: Sample, generated: Generated | None, answer: Answer) -> dict[str, Any]:
         """Return a row of ANSWERS, without its tensors' rows."""
         question, prompt_tokens = sample.question, len(sample.prompt.ids)
-        span = exact_answer(answer.text, question["question"]) if answer.text else None
+        core = None
+        if answer.text:
+            core = exact_answer(
+                answer.text, question["question"], self.stage.extractor, self.named.answer(question, answer.text)
+            )
+        span = core.spans[0] if core else None
         tokens = tokens_of_span(span, answer.offsets) if span else []
         spans = sample.found.spans if sample.found else ()
         cut_ids = [sample.prompt.ids[position] for position in sample.cut]
+        decode = self.model.tokenizer.batch_decode
         return {
             "model": self.stage.model,
             "dataset": self.stage.dataset,
@@ -156,23 +142,22 @@ class Inference:
             "question": question["question"],
             "gold_answers": question["gold_answers"],
             "answer": answer.text,
+            "answer_given": generated is not None and generated.given,
             "answer_ids": answer.ids,
             "prompt_tokens": prompt_tokens,
-            "exact_question": [
-                _span(item, question["question"]) for item in (sample.found.spans if sample.found else ())
-            ],
+            "exact_question": [_span(item, question["question"]) for item in spans],
             "exact_question_source": sample.found.source if sample.found else None,
             "exact_question_tokens": sample.cut,
-            "exact_question_token_text": self.tokenizer.batch_decode([[token] for token in cut_ids]),
+            "exact_question_token_text": decode([[token] for token in cut_ids]),
             "repeated_in_thought": sum(
                 len(occurrences(text, answer.thought))
                 for text in {item.text_in(question["question"]) for item in spans}
             ),
             "exact_answer": _span(span, answer.text) if span else None,
-            "exact_answer_source": "rules" if span else None,
+            "exact_answer_source": core.source if core else None,
             "exact_answer_tokens": [prompt_tokens + token for token in tokens],
-            "exact_answer_token_text": self.tokenizer.batch_decode([[answer.ids[token]] for token in tokens]),
-            "exclusion": _exclusion(sample, answer, span, self.examples),
+            "exact_answer_token_text": decode([[answer.ids[token]] for token in tokens]),
+            "exclusion": _exclusion(sample, generated, answer, span, self.examples),
             "clean_row": None,
             "knockout_row": None,
         }
@@ -186,7 +171,9 @@ def _span(span: Span, text: str) -> dict[str, Any]:
     return {"start": span.start, "end": span.end, "text": span.text_in(text)}
 
 
-def _exclusion(sample: Sample, answer: Answer, span: Span | None, examples: set[str]) -> str | None:
+def _exclusion(
+    sample: Sample, generated: Generated | None, answer: Answer, span: Span | None, examples: set[str]
+) -> str | None:
     """Return why a sample has no activations, or None."""
     if normalise(sample.question["question"]) in examples:
         return "few_shot_example"
@@ -194,6 +181,8 @@ def _exclusion(sample: Sample, answer: Answer, span: Span | None, examples: set[
         return "no_exact_question"
     if sample.cut[0] == 0:
         return "exact_question_at_position_0"
+    if generated is None:
+        return "no_given_answer"
     if answer.unfinished_thought:
         return "truncated_thought" if answer.truncated else "unfinished_thought"
     if not answer.text:
@@ -254,7 +243,7 @@ def run_shard(
     paths = []
     for start in range(0, max(1, len(samples)), size):
         chunk = samples[start : start + size]
-        path = store.path({**identity, "questions": [sample.question for sample in chunk]})
+        path = store.path({**identity, "samples": [inference.depends_on(sample) for sample in chunk]})
         if path.exists():
             logger.info("chunk %s is finished already", path.stem)
             progress(3 * len(chunk))

@@ -15,14 +15,15 @@ import pyarrow as pa
 
 from deltap import markdown
 from deltap.errors import DeltapError
-from deltap.labels import ABSTAINED, HALLUCINATED, LABEL_NAMES, TRUTHFUL, label
-from deltap.settings import LabelSettings, Match
+from deltap.labels import TEXT_MATCHES, labels_by_text
+from deltap.settings import ABSTAINED, HALLUCINATED, LABEL_NAMES, SPLITS, TRUTHFUL
 from deltap.tables import SAMPLES
 
 SERIES = ["model", "dataset", "extractor"]
-# The ways of matching that need the text alone.
-WAYS: tuple[Match, ...] = ("exact_answer", "containment", "exact")
-_SAME = (*SERIES, "question_id", "split", "label", "exact_question_source", "exact_answer_source", "echo")
+WAYS = (*TEXT_MATCHES, "llm", "given")
+"""The ways of labelling; the last two where a language model or a file was asked."""
+_SAME = (*SERIES, "question_id", "split", "label", "exact_question_source", "exact_answer_source", "echo",
+         "label_by_llm", "label_by_given")  # fmt: skip
 _READ = (*_SAME, "exclusion", "question", "gold_answers", "answer", "answer_ids", "exact_answer",
          "exact_question_tokens", "exact_answer_tokens")  # fmt: skip
 
@@ -60,13 +61,7 @@ def _sample(row: Mapping[str, Any], facts: Mapping[tuple[str, str], Facts]) -> d
             f"data set {row['dataset']}: question {row['question_id']!r} was answered but is not in the table of "
             "questions; the answers are older than it: run snakemake again"
         )
-    exact = row["exact_answer"] and row["exact_answer"]["text"]
-    by_way = {
-        f"label_by_{way}": label(
-            row["answer"], exact, row["question"], row["gold_answers"], LabelSettings(match=way)
-        ).label
-        for way in WAYS
-    }
+    by_way = {f"label_by_{way}": found for way, found in labels_by_text(row).items()}
     exclusion = row["exclusion"] or (ABSTAINED if row["label"] == ABSTAINED else None)
     return {
         **{name: row[name] for name in _SAME},
@@ -103,6 +98,8 @@ class Overview:
     accuracy: float | None
     """None where every answer is abstained."""
     used_for_probes: int
+    classes: Mapping[str, tuple[int, int]]
+    """For each split the truthful and the hallucinated answers that probes see."""
     exclusions: Mapping[str, int]
     """The questions that probes do not see, by reason."""
     echoes: int
@@ -112,7 +109,8 @@ class Overview:
     terciles: Sequence[Tercile]
     """Empty where the data set has no popularity; fewer than three where many questions have the same one."""
     agreement: Mapping[tuple[str, str], float | None]
-    """Share of the answers, without the abstained, to which two ways of matching give the same label."""
+    """Share of the answers, without the abstained, to which two ways of labelling give the same label; of those to
+    which both give one. Only ways that were asked."""
 
 
 def overviews(samples: pa.Table) -> list[Overview]:
@@ -133,16 +131,40 @@ def _overview(rows: pd.DataFrame) -> Overview:
         labels={name: int((rows["label"] == name).sum()) for name in LABEL_NAMES},
         accuracy=_accuracy(rows),
         used_for_probes=int(rows["used_for_probes"].sum()),
+        classes=_classes(rows[rows["used_for_probes"]]),
         exclusions=dict(sorted(Counter(map(str, rows["exclusion"].dropna())).items())),
         echoes=int(rows["echo"].eq(True).sum()),
         answer_characters=_mean(said["answer_characters"]),
         answer_tokens=_mean(said["answer_tokens"]),
         terciles=_terciles(rows),
-        agreement={
-            (one, other): _mean(answered[f"label_by_{one}"].astype(str) == answered[f"label_by_{other}"].astype(str))
-            for one, other in combinations(WAYS, 2)
-        },
+        agreement=_agreement(answered),
     )
+
+
+def _agreement(answered: pd.DataFrame) -> dict[tuple[str, str], float | None]:
+    labels = {way: answered[f"label_by_{way}"].astype(object) for way in WAYS}
+    asked = [way for way in WAYS if way in TEXT_MATCHES or labels[way].notna().any()]
+    both = {(one, other): labels[one].notna() & labels[other].notna() for one, other in combinations(asked, 2)}
+    return {(one, other): _mean(labels[one][known] == labels[other][known]) for (one, other), known in both.items()}
+
+
+def _classes(used: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    of_split = {split: used.loc[used["split"] == split, "label"] for split in SPLITS}
+    return {
+        split: (int((labels == TRUTHFUL).sum()), int((labels == HALLUCINATED).sum()))
+        for split, labels in of_split.items()
+    }
+
+
+def _probes(item: Overview) -> str:
+    """Say whether there are probes, or else which split has no answer of which class."""
+    lacking = [
+        f"{split} has no {label} answer"
+        for split in ("train", "validation")
+        for label, number in zip((TRUTHFUL, HALLUCINATED), item.classes[split], strict=True)
+        if not number
+    ]
+    return f"none: {', '.join(lacking)}" if lacking else "yes"
 
 
 def _accuracy(rows: pd.DataFrame) -> float | None:
@@ -176,6 +198,7 @@ def report(found: Sequence[Overview], names: Mapping[str, Mapping[str, str]]) ->
         return [*called, item.extractor] if several else called
 
     head = ["model", "data set", *(["extractor"] if several else [])]
+    pairs = list(dict.fromkeys(pair for item in found for pair in item.agreement))
     reasons = sorted({reason for item in found for reason in item.exclusions})
     parts = [
         "# Questions and answers\n",
@@ -195,11 +218,19 @@ def report(found: Sequence[Overview], names: Mapping[str, Mapping[str, str]]) ->
             [[*series(item), item.used_for_probes, *(item.exclusions.get(reason, 0) for reason in reasons)]
              for item in found],
         ),
-        "## Ways of matching\n",
-        "The share of answers, without the abstained, to which two ways of matching give the same label.\n",
+        "## Samples of the probes\n",
+        "Truthful and hallucinated answers in each split. Without both in train and validation there are no probes, "
+        "and so no curve.\n",
         markdown.table(
-            [*head, *(f"{one} = {other}" for one, other in combinations(WAYS, 2))],
-            [[*series(item), *map(markdown.share, item.agreement.values())] for item in found],
+            [*head, *(f"{split} {label}" for split in SPLITS for label in (TRUTHFUL, HALLUCINATED)), "probes"],
+            [[*series(item), *(number for split in SPLITS for number in item.classes[split]), _probes(item)]
+             for item in found],
+        ),
+        "## Ways of labelling\n",
+        "The share of answers, without the abstained, to which two ways give the same label.\n",
+        markdown.table(
+            [*head, *(f"{one} = {other}" for one, other in pairs)],
+            [[*series(item), *(markdown.share(item.agreement.get(pair)) for pair in pairs)] for item in found],
         ),
     ]  # fmt: skip
     popular = [(item, tercile) for item in found for tercile in item.terciles]

@@ -69,19 +69,34 @@ class Fit:
     converged: bool
 
 
-def check_classes(truthful: dict[str, np.ndarray], what: str) -> None:
-    """Raise DeltapError if the train or validation split has samples of one class only.
+def lacking_class(truthful: dict[str, np.ndarray]) -> str | None:
+    """Return why no probe can be trained, with the remedy: the train or validation split has one class only.
 
-    ``truthful`` holds a boolean array for each split; ``what`` names model and data set.
+    ``truthful`` holds a boolean array for each split. None where both have both.
     """
     for split in ("train", "validation"):
         right, wrong = int(truthful[split].sum()), int((~truthful[split]).sum())
         if not right or not wrong:
-            raise DeltapError(
-                f"{what}: the {split} split has {right} truthful and {wrong} hallucinated answers; a probe needs both: "
+            return (
+                f"the {split} split has {right} truthful and {wrong} hallucinated answers; a probe needs both: "
                 f"ask more or {'easier' if not right else 'harder'} questions (questions.number), or give the {split} "
                 "split a larger share (questions.splits)"
             )
+    return None
+
+
+def untrained(layers: int, truthful: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Return the scores of probes that could not be trained (of PROBES): numbers of samples and nothing else."""
+    return [
+        {
+            "layer": layer,
+            "split": split,
+            "n_truthful": int(truthful[split].sum()),
+            "n_hallucinated": int((~truthful[split]).sum()),
+        }
+        for layer in range(layers)
+        for split in SPLITS
+    ]
 
 
 def fit(x: np.ndarray, truthful: np.ndarray, values: Sequence[float], settings: ProbeSettings) -> list[Fit]:

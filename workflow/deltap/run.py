@@ -20,6 +20,7 @@ from deltap.models.directory import check_gguf, check_model_directory, model_fil
 from deltap.models.split import check_split
 from deltap.questions.source import check_file
 from deltap.settings import (
+    AnswersStage,
     DatasetDownload,
     DatasetEntry,
     DatasetSource,
@@ -27,6 +28,7 @@ from deltap.settings import (
     FigureEntry,
     InferenceSettings,
     InferenceStage,
+    JudgeStage,
     LabelsStage,
     ModelEntry,
     ModelSettings,
@@ -35,6 +37,7 @@ from deltap.settings import (
     QuestionsStage,
     RunSettings,
     Source,
+    SpansStage,
     mistakes,
 )
 
@@ -61,8 +64,26 @@ class Run:
         self.models = _chosen(settings.models, "models", files["model"], ModelEntry)
         self.datasets = _chosen(settings.datasets, "datasets", files["dataset"], DatasetEntry)
         self.figures = _chosen(settings.figures, "figures", files["figure"], FigureEntry)
+        llm = settings.llm.model if settings.llm else None
+        self.llm = _chosen((llm,), "llm.model", files["model"], ModelEntry)[llm] if llm else None
+        """The language model that finds exact tokens and judges, where one is run by the project's own engine."""
+        self._refuse_thoughts()
         self.results = Path(settings.paths.results) / settings.run
         self._models, self._datasets = Path(settings.paths.models), Path(settings.paths.datasets)
+
+    def _refuse_thoughts(self) -> None:
+        thinking = [name for name, entry in self.models.items() if entry.thinking]
+        if self.settings.given.answers and thinking:
+            raise DeltapError(
+                f"configuration: given.answers: model '{thinking[0]}' thinks before it answers, and given answers come "
+                "without a thought; set 'thinking: false' for it"
+            )
+
+    @property
+    def _loaded(self) -> dict[str, ModelEntry]:
+        """Every model that some job loads."""
+        asked = {str(self.settings.llm.model): self.llm} if self.settings.llm and self.llm else {}
+        return {**self.models, **asked}
 
     def check_inputs(self) -> None:
         """Raise DeltapError with one line for each question file or model directory that is missing or incomplete, and
@@ -77,7 +98,10 @@ class Run:
                 check_file(dataset, name)
             except DeltapError as error:
                 mistakes.append(str(error))
-        for name, model in self.models.items():
+        mistakes += [
+            f"configuration: given: no file {path}" for path in self.settings.given.files if not Path(path).is_file()
+        ]
+        for name, model in self._loaded.items():
             try:
                 if model.source.is_directory:
                     check_model_directory(Path(str(model.source.path)))
@@ -92,13 +116,13 @@ class Run:
 
     def model_directory(self, model: str) -> Path:
         """Return the directory of a model's weights and tokenizer."""
-        source = self.models[model].source
+        source = self._loaded[model].source
         return Path(str(source.path)) if source.is_directory else self._models / _model_slug(source)
 
     def model_inputs(self, model: str) -> list[Path]:
         """Return the files whose change means another model: its own, or the manifest of a fetched one."""
         directory = self.model_directory(model)
-        return model_files(directory) if self.models[model].source.is_directory else [directory / MANIFEST]
+        return model_files(directory) if self._loaded[model].source.is_directory else [directory / MANIFEST]
 
     def question_file(self, dataset: str) -> Path:
         """Return a data set's file, or the manifest of its download."""
@@ -108,7 +132,7 @@ class Run:
     @property
     def model_downloads(self) -> dict[str, Source]:
         """The models that are fetched or converted, by the name of the directory that keeps them."""
-        sources = (entry.source for entry in self.models.values())
+        sources = (entry.source for entry in self._loaded.values())
         return {_model_slug(source): source for source in sources if not source.is_directory}
 
     @property
@@ -144,24 +168,49 @@ class Run:
             examples=self.settings.prompt.examples,
         )
 
-    def inference_stage(self, model: str, dataset: str, extractor: str) -> InferenceStage:
-        """Return what the inference of ``model`` on ``dataset`` depends on."""
-        return InferenceStage(
+    def asks_llm(self, extractor: str) -> bool:
+        """Tell whether an extractor asks the language model, which needs the answers before activations are read."""
+        return self.settings.llm is not None and extractor in ("auto", "llm")
+
+    def answers_stage(self, model: str, dataset: str) -> AnswersStage:
+        """Return what the answers of ``model`` to ``dataset`` depend on, where they are generated alone."""
+        return AnswersStage(
             model=model,
             dataset=dataset,
-            extractor=extractor,  # type: ignore[arg-type]
             entry=_part(self.models[model], ModelSettings),
             prompt=self.prompt(model),
             inference=_part(self.settings.inference, InferenceSettings),
+            bad_rows=self.settings.given.bad_rows,
         )
 
     def launch_options(self, model: str) -> list[str]:
         """Return the options of ``scripts/launch.py`` for a job that loads ``model``."""
-        entry = self.models[model]
+        entry = self._loaded[model]
         return [
             *("--ranks", str(entry.ranks), "--threads", str(entry.threads)),
             *("--engine", entry.engine, "--device", entry.device),
         ]
+
+    def spans_stage(self, model: str, dataset: str, extractor: str) -> SpansStage:
+        """Return what a language model's exact tokens depend on."""
+        return SpansStage(
+            model=model,
+            dataset=dataset,
+            extractor=extractor,  # type: ignore[arg-type]
+            bad_rows=self.settings.given.bad_rows,
+            **self.judge_stage().model_dump(),
+        )
+
+    def judge_stage(self) -> JudgeStage:
+        """Return what a language model's judgements depend on."""
+        llm = self.settings.llm
+        assert llm is not None
+        entry = self.llm and _part(self.llm, ModelSettings).model_copy(update={"max_new_tokens": llm.max_new_tokens})
+        return JudgeStage(llm=llm, entry=entry)
+
+    def inference_stage(self, model: str, dataset: str, extractor: str) -> InferenceStage:
+        """Return what the inference of ``model`` on ``dataset`` depends on."""
+        return InferenceStage(extractor=extractor, **dict(self.answers_stage(model, dataset)))
 
     def figure_variants(self) -> dict[str, FigureEntry]:
         """Return the files' stems of all configured figures, and what each shows."""
@@ -181,7 +230,7 @@ class Run:
 
     def labels_stage(self) -> LabelsStage:
         """Return what labels depend on."""
-        return LabelsStage(labels=self.settings.labels)
+        return LabelsStage(labels=self.settings.labels, bad_rows=self.settings.given.bad_rows)
 
     def probes_stage(self) -> ProbesStage:
         """Return what probes depend on."""

@@ -28,7 +28,7 @@ class Samples:
 def probe_samples(path: Path) -> Samples:
     """Read the samples from a LABELS table.
 
-    Raises DeltapError if no answer can be used, or the table mixes models or data sets.
+    Raises DeltapError if the table is empty, or mixes models or data sets.
     """
     table = read_table(path, LABELS)
     constants = {}
@@ -44,12 +44,9 @@ def probe_samples(path: Path) -> Samples:
         ).to_pylist()
         if row["exclusion"] is None and row["label"] != "abstained"
     ]
-    if not rows:
-        raise DeltapError(f"{path}: none of {len(table)} answers can be used (all are excluded or abstained)")
-    columns = {
-        name: np.array([row[name] for row in rows]) for name in ("question_id", "split", "label", "shard", "clean_row")
-    }
-    columns["knockout_row"] = np.array([-1 if row["knockout_row"] is None else row["knockout_row"] for row in rows])
+    columns = {name: np.array([row[name] for row in rows], dtype=str) for name in ("question_id", "split", "label")}
+    for name in ("shard", "clean_row", "knockout_row"):
+        columns[name] = np.array([-1 if row[name] is None else row[name] for row in rows], dtype=int)
     columns["truthful"] = columns["label"] == "truthful"
     return Samples(constants, columns, read_metadata(path).get("provenance"))
 

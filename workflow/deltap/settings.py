@@ -13,13 +13,14 @@ from deltap.errors import nearest
 SITES = ("attn", "mlp", "resid")
 POSITIONS = ("last", "exact_answer_last", "before_exact_answer")
 SPLITS = ("train", "validation", "test")
+LABEL_NAMES = TRUTHFUL, HALLUCINATED, ABSTAINED = ("truthful", "hallucinated", "abstained")
 
 Site = Literal["attn", "mlp", "resid"]
 Position = Literal["last", "exact_answer_last", "before_exact_answer"]
 Anchor = Literal["q_anchored", "a_anchored"]
 Grouping = Literal["per_layer", "reference"]
-Extractor = Literal["auto", "fields", "rules"]
-Match = Literal["exact_answer", "containment", "exact"]
+Extractor = Literal["auto", "given", "fields", "llm", "rules"]
+Match = Literal["exact_answer", "containment", "exact", "llm"]
 ANCHORS: tuple[Anchor, ...] = ("q_anchored", "a_anchored")
 GROUPINGS: tuple[Grouping, ...] = ("per_layer", "reference")
 ReferenceClass = Literal["predicted", "predicted_at_reference", "truthful", "gold"]
@@ -102,7 +103,68 @@ class LabelSettings(Section):
 
     match: Match = "exact_answer"
     """``exact_answer``: a gold answer equals the exact answer or stands in it on word boundaries; ``containment``:
-    it stands anywhere in the answer; ``exact``: it equals the whole answer."""
+    it stands anywhere in the answer; ``exact``: it equals the whole answer; ``llm``: the language model ``llm`` says
+    that it means the same as a gold answer."""
+
+
+class Server(Section):
+    """An OpenAI-compatible server."""
+
+    url: str = Field(pattern=r"^https?://")
+    """Up to the version: ``http://localhost:8000/v1``."""
+    model: str = Field(min_length=1)
+    """As the server calls it."""
+    key_variable: str | None = None
+    """The environment variable that holds the key; the key itself never stands in a file."""
+    parallel: int = Field(8, ge=1)
+    """Requests at a time."""
+    timeout: float = Field(120, gt=0)
+    """Seconds for a reply."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of every request, such as ``{reasoning_effort: low}``."""
+
+
+class LlmSettings(Section):
+    """A language model that finds exact tokens (extractor ``llm``) and judges answers (``labels.match: llm``).
+
+    Exactly one of ``model`` and ``server``.
+    """
+
+    model: Name | None = None
+    """A defined model, which need not be one that is measured; run by the project's own engine."""
+    server: Server | None = None
+    max_new_tokens: int = Field(128, ge=1)
+    """Tokens of a reply at most."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.model is None) == (self.server is None):
+            raise ValueError("give exactly one of model and server")
+        return self
+
+
+class GivenSettings(Section):
+    """Files made elsewhere, by another model or by people, that replace a stage.
+
+    Each is a file in any form that questions come in. A row is found by its ``question_id``, or by its ``question``
+    where it has no id; with a column ``dataset`` or ``model`` it counts for that one only. Where rows of a file count
+    for a model and data set, they alone count.
+    """
+
+    answers: tuple[str, ...] = ()
+    """Column ``answer``: what the model is taken to have said."""
+    spans: tuple[str, ...] = ()
+    """Columns ``exact_question`` (a text or a list of texts) and ``exact_answer`` (a text), or one of them, word for
+    word as they stand in question and answer. Used by the extractors ``given`` and ``auto``."""
+    labels: tuple[str, ...] = ()
+    """Column ``label``: truthful, hallucinated or abstained; with a column ``answer`` for that answer only."""
+    bad_rows: float = Field(0.01, ge=0, le=1)
+    """Rows that cannot be used are reported and left out, up to this share of a file."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Every file that is given."""
+        return (*self.answers, *self.spans, *self.labels)
 
 
 class InferenceSettings(Section):
@@ -251,6 +313,11 @@ class ModelEntry(ModelSettings):
     """Host memory of its jobs."""
     walltime_minutes: int = Field(240, ge=1)
 
+    @property
+    def cores(self) -> int:
+        """CPU threads of a job that loads the model."""
+        return self.threads * self.ranks
+
     @model_validator(mode="before")
     @classmethod
     def _a_rank_per_gpu(cls, values: Any) -> Any:
@@ -366,7 +433,9 @@ class RunSettings(Section):
     models: tuple[Name, ...] = Field(min_length=1)
     datasets: tuple[Name, ...] = Field(min_length=1)
     extractors: tuple[Extractor, ...] = Field(("auto",), min_length=1)
-    """Who finds the exact tokens. ``auto``: the data set's fields where it has them, else rules."""
+    """Who finds the exact tokens. ``fields``: the data set's subject and property; ``llm``: a language model;
+    ``rules``: rules alone; ``given``: a file; ``auto``: for each text the first of given file, fields, llm (where
+    ``llm`` is configured) and rules that finds something."""
     anchors: tuple[Anchor, ...] = Field(ANCHORS, min_length=1)
     groupings: tuple[Grouping, ...] = Field(GROUPINGS, min_length=1)
     reference_class: ReferenceClass = "predicted"
@@ -376,6 +445,8 @@ class RunSettings(Section):
     questions: QuestionSettings = QuestionSettings()
     prompt: PromptSettings = PromptSettings()
     labels: LabelSettings = LabelSettings()
+    llm: LlmSettings | None = None
+    given: GivenSettings = GivenSettings()
     inference: InferenceSettings = InferenceSettings()
     probe: ProbeSettings = ProbeSettings()
     bootstrap: BootstrapSettings = BootstrapSettings()
@@ -384,6 +455,16 @@ class RunSettings(Section):
     """Further files of model definitions, beside ``config/models.yaml``."""
     dataset_files: tuple[str, ...] = ()
     figure_files: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _somebody_to_ask(self) -> Self:
+        if self.llm is None and "llm" in self.extractors:
+            raise ValueError("the extractor llm needs 'llm: {model: …}' or 'llm: {server: …}'")
+        if self.llm is None and self.labels.match == "llm":
+            raise ValueError("labels.match: llm needs 'llm: {model: …}' or 'llm: {server: …}'")
+        if "given" in self.extractors and not self.given.spans:
+            raise ValueError("the extractor given needs 'given: {spans: [FILE]}'")
+        return self
 
 
 # What each stage's script takes as --settings: the parts of a run that the stage depends on, and nothing else.
@@ -408,6 +489,18 @@ class QuestionsStage(Section):
     """The run's few-shot examples; questions that equal one are left out."""
 
 
+class AnswersStage(Section):
+    """Settings of ``scripts/answers.py``."""
+
+    model: Name
+    dataset: Name
+    entry: ModelSettings
+    prompt: PromptSettings
+    inference: InferenceSettings
+    bad_rows: float
+    """Of given files."""
+
+
 class InferenceStage(Section):
     """Settings of ``scripts/inference.py``."""
 
@@ -417,12 +510,37 @@ class InferenceStage(Section):
     entry: ModelSettings
     prompt: PromptSettings
     inference: InferenceSettings
+    bad_rows: float
+    """Of given files."""
+
+
+class SpansStage(Section):
+    """Settings of ``scripts/spans.py``."""
+
+    model: Name
+    dataset: Name
+    extractor: Extractor
+    llm: LlmSettings
+    entry: ModelSettings | None
+    """How ``llm.model`` is run; null for a server."""
+    bad_rows: float
+    """Of given files."""
+
+
+class JudgeStage(Section):
+    """Settings of ``scripts/judge.py``."""
+
+    llm: LlmSettings
+    entry: ModelSettings | None
+    """How ``llm.model`` is run; null for a server."""
 
 
 class LabelsStage(Section):
     """Settings of ``scripts/labels.py``."""
 
     labels: LabelSettings
+    bad_rows: float
+    """Of given files."""
 
 
 class ProbesStage(Section):

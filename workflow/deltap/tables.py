@@ -43,6 +43,38 @@ QUESTIONS = _schema(
     extra=_string,  # the source row's other fields, as JSON
 )
 
+# What a model said to each question, before anybody looked for exact tokens in it.
+GENERATED = _schema(
+    model=_name,
+    dataset=_name,
+    question_id=_string,
+    question=_string,
+    answer=_string,  # stripped; with thinking on, without the thought
+    generated_ids=pa.list_(_int),  # as the model generated them, thought included
+    given=_bool,  # the answer comes from a file, not from the model
+)
+
+# The exact tokens that a language model names, word for word as they stand in question and answer.
+SPANS = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    question_id=_string,
+    exact_question=pa.list_(_string),  # null where the model was not asked, or named nothing that stands there
+    answer=_string,  # that ``exact_answer`` stands in
+    exact_answer=_string,
+)
+
+# What a language model says of answers.
+JUDGEMENTS = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    question_id=_string,
+    answer=_string,
+    label=_string,  # truthful or hallucinated; null where its replies say neither
+)
+
 # One row per question that a model was asked, with what it said and what is read and cut.
 ANSWERS = _schema(
     model=_name,
@@ -53,6 +85,7 @@ ANSWERS = _schema(
     question=_string,
     gold_answers=pa.list_(_string),
     answer=_string,  # stripped
+    answer_given=_bool,  # it comes from a file, not from the model
     answer_ids=pa.list_(_int),  # the generated token ids, up to the last one that holds a character of the answer
     prompt_tokens=_int,
     exact_question=pa.list_(SPAN),  # E_Q, offsets in ``question``
@@ -76,9 +109,12 @@ LABELS = pa.schema(
         *_schema(
             shard=_int,  # whose tensors the rows count in
             label=_string,  # truthful, hallucinated or abstained
+            label_source=_string,  # given, or the way of matching
             matched_alias=_string,  # the gold answer that was found
             echo=_bool,  # every gold answer that matched already stands in the question
             label_by_containment=_string,  # what "contained anywhere in the answer" says
+            label_by_llm=_string,  # what the language model says; null where it was not asked
+            label_by_given=_string,  # what a given file says
         ),
     ]
 )
@@ -105,6 +141,8 @@ SAMPLES = _schema(
     label_by_exact_answer=_name,  # what each way of matching the text says
     label_by_containment=_name,
     label_by_exact=_name,
+    label_by_llm=_name,  # null where no language model was asked
+    label_by_given=_name,  # null where no label was given
 )
 
 # How many exact tokens each source found, and how long they are.
@@ -149,7 +187,7 @@ PROBES = _schema(
     accuracy=_float,
     n_truthful=_int,
     n_hallucinated=_int,
-    regularisation=_float,  # the chosen C (logistic) or weight decay (mlp)
+    regularisation=_float,  # the chosen C (logistic) or weight decay (mlp); null where no probe could be trained
     converged=_bool,
 )
 

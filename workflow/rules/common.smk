@@ -11,6 +11,11 @@ def as_json(settings):
     return settings.model_dump_json()
 
 
+def option(flag, paths):
+    """Return a command-line option with the files it takes, or nothing where there are none."""
+    return [flag, *paths] if paths else []
+
+
 def every_series(pattern, **more):
     """Return ``pattern`` for every model, data set and extractor, in the configured order."""
     return expand(

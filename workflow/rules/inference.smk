@@ -5,6 +5,9 @@ rule inference:
     input:
         questions=rules.questions.output,
         model=lambda wildcards: RUN.model_inputs(wildcards.model),
+        generated=lambda wildcards: rules.answers.output if RUN.asks_llm(wildcards.extractor) else [],
+        llm_spans=lambda wildcards: rules.spans.output if RUN.asks_llm(wildcards.extractor) else [],
+        given=[*SETTINGS.given.answers, *SETTINGS.given.spans],
     output:
         answers=f"{RESULTS}/inference/{SERIES}/{{shard}}/answers.parquet",
         activations=expand(
@@ -25,8 +28,14 @@ rule inference:
         launch=lambda wildcards: RUN.launch_options(wildcards.model),
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         out=lambda wildcards, output: Path(output.answers).parent,
+        found=lambda wildcards, input: [
+            *option("--generated", input.generated),
+            *option("--llm-spans", input.llm_spans),
+            *option("--given-answers", SETTINGS.given.answers),
+            *option("--given-spans", SETTINGS.given.spans),
+        ],
         code=code("inference"),
-    threads: lambda wildcards: RUN.models[wildcards.model].threads * RUN.models[wildcards.model].ranks
+    threads: lambda wildcards: RUN.models[wildcards.model].cores
     resources:
         mem_mb=lambda wildcards: RUN.models[wildcards.model].memory_mb,
         runtime=lambda wildcards: RUN.models[wildcards.model].walltime_minutes,
@@ -37,5 +46,5 @@ rule inference:
         "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard})"
     shell:
         "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/inference.py\""
-        " --settings {params.settings:q} --questions {input.questions:q} --model {params.model:q}"
+        " --settings {params.settings:q} --questions {input.questions:q} --model {params.model:q} {params.found:q}"
         " --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"

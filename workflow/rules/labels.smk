@@ -1,13 +1,44 @@
 # Which answers are truthful.
 
 
-rule labels:
+rule judge:
     input:
-        expand(
+        answers=expand(
             f"{RESULTS}/inference/{SERIES}/{{shard}}/answers.parquet",
             shard=range(SETTINGS.inference.shards),
             allow_missing=True,
         ),
+        model=LLM["inputs"],
+    output:
+        f"{RESULTS}/judgements/{SERIES}.parquet",
+    log:
+        f"{RESULTS}/logs/judge/{SERIES}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/judge/{SERIES}.tsv"
+    params:
+        settings=lambda wildcards: as_json(RUN.judge_stage()),
+        launch=LLM["launch"],
+        model=LLM["directory"],
+        code=code("judge"),
+    threads: LLM["threads"]
+    resources:
+        mem_mb=LLM["mem_mb"],
+        runtime=LLM["runtime"],
+        gpu=LLM["gpu"],
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "Judging the answers of {wildcards.model} to {wildcards.dataset} by a language model"
+    shell:
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/judge.py\" --settings {params.settings:q} --answers {input.answers:q} {params.model:q}"
+        " --cache \"$REPLIES\" --out {output:q} --log {log:q}"
+
+
+rule labels:
+    input:
+        answers=rules.judge.input.answers,
+        judgements=rules.judge.output if SETTINGS.labels.match == "llm" else [],
+        given=SETTINGS.given.labels,
     output:
         f"{RESULTS}/labels/{SERIES}.parquet",
     log:
@@ -16,6 +47,10 @@ rule labels:
         f"{RESULTS}/benchmarks/labels/{SERIES}.tsv"
     params:
         settings=as_json(RUN.labels_stage()),
+        more=lambda wildcards, input: [
+            *option("--judgements", input.judgements),
+            *option("--given-labels", SETTINGS.given.labels),
+        ],
         code=code("labels"),
     resources:
         mem_mb=4000,
@@ -27,4 +62,5 @@ rule labels:
     message:
         "Labelling the answers of {wildcards.model} to {wildcards.dataset}"
     shell:
-        "python \"$SCRIPTS/labels.py\" --settings {params.settings:q} --answers {input:q} --out {output:q} --log {log:q}"
+        "python \"$SCRIPTS/labels.py\" --settings {params.settings:q} --answers {input.answers:q} {params.more:q}"
+        " --out {output:q} --log {log:q}"

@@ -1,7 +1,7 @@
 """From the rows of a data set to its questions; rows that cannot be used are reported and left out."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from deltap.cli import progress
@@ -54,7 +54,7 @@ def read_questions(entry: DatasetSource, dataset: str, bad_share: float) -> Read
             f"expected {_expected(shapes)}"
         )
     _check_columns(entry, columns)
-    _check_bad_rows(reasons, rows, bad_share, _name(entry))
+    check_bad_rows(reasons, rows, bad_share, _name(entry), "questions.bad_rows")
     if not questions:
         raise DeltapError(f"{_name(entry)}: no questions; it has {rows} rows")
     return Reading(questions, rows, len(reasons))
@@ -85,15 +85,18 @@ def _check_columns(entry: DatasetSource, found: Iterable[str]) -> None:
             raise DeltapError(f"{_name(entry)}: no column '{theirs}' for {ours}{nearest(theirs, found)}")
 
 
-def _check_bad_rows(reasons: list[str], rows: int, bad_share: float, name: str) -> None:
-    """Report the rows that cannot be used, and refuse too many of them."""
+def check_bad_rows(reasons: Sequence[str], rows: int, bad_share: float, name: str, key: str) -> None:
+    """Report the rows of the file ``name`` that cannot be used; raise DeltapError for more than ``bad_share`` of all.
+
+    ``key`` is the configuration's name for that share.
+    """
     for reason in reasons[:_REPORTED]:
         logger.warning("left out: %s", reason)
     if reasons:
         logger.warning("%s: %d of %d rows cannot be used and are left out", name, len(reasons), rows)
     if reasons and len(reasons) / rows > bad_share:
         raise DeltapError(
-            f"{name}: {len(reasons)} of {rows} rows cannot be used, more than the share that questions.bad_rows "
+            f"{name}: {len(reasons)} of {rows} rows cannot be used, more than the share that {key} "
             f"allows ({bad_share:g}). The first: {reasons[0]}"
         )
 

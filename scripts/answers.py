@@ -1,0 +1,69 @@
+"""Ask a model the questions of one shard and write what it says (GENERATED), without looking into the model.
+
+Only needed where a language model looks for the exact tokens of the answers before activations are read.
+"""
+
+import argparse
+from pathlib import Path
+
+import transformers
+
+from deltap import cli
+from deltap.code import code_digest
+from deltap.generation import Generation, answers_identity, shard_questions
+from deltap.given import read_answers
+from deltap.models.check import check_model
+from deltap.models.directory import revision
+from deltap.models.language_model import load_language_model
+from deltap.models.load import engine_facts
+from deltap.provenance import provenance
+from deltap.settings import AnswersStage
+from deltap.store import Store
+from deltap.tables import GENERATED, read_metadata, write_table
+
+
+def main(options: argparse.Namespace) -> None:
+    """Run one answers job."""
+    stage = cli.settings(AnswersStage, options.settings)
+    transformers.utils.logging.disable_progress_bar()
+    questions = shard_questions(options.questions, options.shard, stage.inference.shards).to_pylist()
+    given = read_answers(options.given_answers, questions, stage.model, stage.dataset, stage.bad_rows)
+
+    model = load_language_model(options.model, stage.entry, stage.prompt)
+    check_model(model.engine, model.prompter, stage.inference.sites)
+    facts = {"model_revision": revision(options.model), **engine_facts(model.engine, stage.entry)}
+    inputs = read_metadata(options.questions).get("provenance")
+    made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
+    identity = answers_identity(facts, made_by["versions"], code_digest(__file__), stage.entry, stage.prompt)
+    generation = Generation(model, stage.model, stage.dataset, Store(options.store), identity, given)
+
+    rows = []
+    with cli.progress((), f"{stage.model}, {stage.dataset}: answers", total=len(questions), unit="answer") as bar:
+        for start in range(0, len(questions), stage.inference.chunk_questions):
+            chunk = questions[start : start + stage.inference.chunk_questions]
+            prompts = generation.prompts(chunk)
+            for question, prompt, generated in zip(chunk, prompts, generation(chunk, prompts, bar.update), strict=True):
+                rows.append(
+                    {
+                        "model": stage.model,
+                        "dataset": stage.dataset,
+                        "question_id": question["question_id"],
+                        "question": question["question"],
+                        "answer": model.read(prompt, generated.ids).text if generated else "",
+                        "generated_ids": generated.ids if generated else None,
+                        "given": bool(given),
+                    }
+                )
+    write_table(options.out, rows, GENERATED, {"provenance": made_by})
+
+
+if __name__ == "__main__":
+    parser = cli.parser(__doc__)
+    parser.add_argument("--settings", required=True, help="settings.AnswersStage: JSON, or a file's path")
+    parser.add_argument("--questions", required=True, type=Path, help="the data set's questions (Parquet)")
+    parser.add_argument("--model", required=True, type=Path, help="the model's directory")
+    parser.add_argument("--given-answers", type=Path, nargs="*", default=[], help="files of answers instead")
+    parser.add_argument("--shard", type=int, default=0, help="which shard, from 0")
+    parser.add_argument("--store", required=True, type=Path, help="where finished chunks are kept")
+    parser.add_argument("--out", required=True, type=Path, help="the shard's answers (Parquet)")
+    cli.run(main, parser)

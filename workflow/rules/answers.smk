@@ -1,0 +1,34 @@
+# What a model says, without looking into it. Only needed where a language model looks for exact tokens before activations
+# are read; else the inference job asks.
+
+
+rule answers:
+    input:
+        questions=rules.questions.output,
+        model=lambda wildcards: RUN.model_inputs(wildcards.model),
+        given=SETTINGS.given.answers,
+    output:
+        f"{RESULTS}/answers/{{model}}/{{dataset}}/{{shard}}.parquet",
+    log:
+        f"{RESULTS}/logs/answers/{{model}}/{{dataset}}/{{shard}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/answers/{{model}}/{{dataset}}/{{shard}}.tsv"
+    params:
+        settings=lambda wildcards: as_json(RUN.answers_stage(wildcards.model, wildcards.dataset)),
+        launch=lambda wildcards: RUN.launch_options(wildcards.model),
+        model=lambda wildcards: RUN.model_directory(wildcards.model),
+        given=option("--given-answers", SETTINGS.given.answers),
+        code=code("answers"),
+    threads: lambda wildcards: RUN.models[wildcards.model].cores
+    resources:
+        mem_mb=lambda wildcards: RUN.models[wildcards.model].memory_mb,
+        runtime=lambda wildcards: RUN.models[wildcards.model].walltime_minutes,
+        gpu=lambda wildcards: RUN.models[wildcards.model].gpus,
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard}), answers only"
+    shell:
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/answers.py\""
+        " --settings {params.settings:q} --questions {input.questions:q} --model {params.model:q} {params.given:q} --shard {wildcards.shard} --store \"$STORE\" --out {output:q}"
+        " --log {log:q}"
