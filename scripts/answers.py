@@ -62,7 +62,6 @@ def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
                         "given": bool(given),
                     }
                 )
-    model.engine.close()
     write_table(options.out, rows, GENERATED, {"provenance": made_by})
 
 

@@ -73,7 +73,6 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
     description = f"{stage.model}, {stage.dataset}"
     with cli.progress((), description, total=3 * len(questions), unit="pass") as bar:
         chunks = run_shard(Inference(generation, stage, named), table, store, identity, bar.update)
-    model.engine.close()
 
     metadata = {"provenance": made_by}
     passes = [

@@ -44,8 +44,7 @@ def main(options):
     peak.join()
     facts = {"start": peak.start_bytes, "peak": peak.bytes - peak.start_bytes, "end": anonymous() - peak.start_bytes}
     (options.out / f"{ranks.here().rank}.json").write_text(json.dumps(facts))
-    if not engine.follow():
-        engine.close()
+    engine.follow()
 
 
 if __name__ == "__main__":

@@ -19,11 +19,9 @@ def main(options):
     entry = ModelSettings.model_validate_json(options.entry)
     tokenizer, engine = load(options.model, entry)
     write_facts(options.out, engine)
-    if engine.follow():
-        return
+    engine.follow()
     check_model(engine, Prompter(tokenizer, entry.kind, PromptSettings(), entry.thinking), SITES)
     torch.save(everything(engine), options.out / "tensors.pt")
-    engine.close()
 
 
 def write_facts(folder, engine):

@@ -106,6 +106,9 @@ def run(main: Callable[[argparse.Namespace], None], arguments: argparse.Argument
     status = 1
     try:
         main(options)
+        ranks.end()
+        status = 0
+    except ranks.Followed:
         status = 0
     except DeltapError as error:
         _failed(str(error))

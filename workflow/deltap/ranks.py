@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,14 @@ ERRORS = "DELTAP_ERRORS"
 """Environment variable: the folder in which a rank writes why it failed."""
 LAUNCHER = "DELTAP_LAUNCHER"
 """Environment variable: process id of the launcher, without which no rank goes on."""
+
+Action = Callable[[], None]
+_at_end: list[Action] = []
+
+
+class Followed(Exception):
+    """This rank has computed what the first one asked for, to its end; nothing is left to do."""
+
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
@@ -52,6 +60,17 @@ def end_with_launcher() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != int(os.environ[LAUNCHER]):  # it died before
             os._exit(1)
+
+
+def at_end(action: Action) -> None:
+    """Let ``action`` happen when the job's work is done."""
+    _at_end.append(action)
+
+
+def end() -> None:
+    """Do what is to happen at the end."""
+    while _at_end:
+        _at_end.pop()()
 
 
 def report(message: str) -> bool:

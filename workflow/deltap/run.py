@@ -183,14 +183,9 @@ class Run:
             bad_rows=self.settings.given.bad_rows,
         )
 
-    def model_cpus(self, model: str) -> int:
-        """Return how many CPUs a job that loads ``model`` uses on each node."""
-        entry = self.models[model]
-        return entry.threads * entry.ranks // entry.nodes
-
     def launch_options(self, model: str) -> list[str]:
         """Return the options of ``scripts/launch.py`` for a job that loads ``model``."""
-        entry = self.models[model]
+        entry = self._loaded[model]
         return [
             *("--ranks", str(entry.ranks), "--threads", str(entry.threads)),
             *("--engine", entry.engine, "--device", entry.device, "--nodes", str(entry.nodes)),

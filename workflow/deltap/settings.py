@@ -331,6 +331,11 @@ class ModelEntry(ModelSettings):
     account: str | None = None
     """Slurm account that its jobs are charged to; null: the profile's."""
 
+    @property
+    def cores(self) -> int:
+        """CPU threads of a job that loads the model, on each node."""
+        return self.threads * self.ranks // self.nodes
+
     @model_validator(mode="before")
     @classmethod
     def _a_rank_per_gpu(cls, values: Any) -> Any:

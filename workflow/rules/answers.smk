@@ -19,7 +19,7 @@ rule answers:
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         given=option("--given-answers", SETTINGS.given.answers),
         code=code("answers"),
-    threads: lambda wildcards: RUN.model_cpus(wildcards.model)
+    threads: lambda wildcards: RUN.models[wildcards.model].cores
     resources:
         **model_job(),
     conda:

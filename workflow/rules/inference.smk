@@ -35,7 +35,7 @@ rule inference:
             *option("--given-spans", SETTINGS.given.spans),
         ],
         code=code("inference"),
-    threads: lambda wildcards: RUN.model_cpus(wildcards.model)
+    threads: lambda wildcards: RUN.models[wildcards.model].cores
     resources:
         **model_job(),
     conda:

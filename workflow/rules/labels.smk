@@ -17,6 +17,7 @@ rule judge:
         f"{RESULTS}/benchmarks/judge/{SERIES}.tsv"
     params:
         settings=lambda wildcards: as_json(RUN.judge_stage()),
+        launch=LLM["launch"],
         model=LLM["directory"],
         code=code("judge"),
     threads: LLM["threads"]
@@ -30,7 +31,7 @@ rule judge:
             " [{resources.gpu} GPUs]"
         )
     shell:
-        "python \"$SCRIPTS/judge.py\" --settings {params.settings:q} --answers {input.answers:q} {params.model:q}"
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/judge.py\" --settings {params.settings:q} --answers {input.answers:q} {params.model:q}"
         " --cache \"$REPLIES\" --out {output:q} --log {log:q}"
 
 

@@ -5,7 +5,8 @@
 LLM = {
     "inputs": RUN.model_inputs(SETTINGS.llm.model) if RUN.llm else [],
     "directory": option("--model", [RUN.model_directory(SETTINGS.llm.model)]) if RUN.llm else [],
-    "threads": RUN.llm.threads if RUN.llm else 1,
+    "launch": RUN.launch_options(SETTINGS.llm.model) if RUN.llm else [],
+    "threads": RUN.llm.cores if RUN.llm else 1,
     "resources": (
         model_job(lambda wildcards: RUN.llm)
         if RUN.llm
@@ -30,6 +31,7 @@ rule spans:
         settings=lambda wildcards: as_json(
             RUN.spans_stage(wildcards.model, wildcards.dataset, wildcards.extractor)
         ),
+        launch=LLM["launch"],
         model=LLM["directory"],
         given=option("--given-spans", SETTINGS.given.spans),
         code=code("spans"),
@@ -44,5 +46,5 @@ rule spans:
             " [{resources.gpu} GPUs]"
         )
     shell:
-        "python \"$SCRIPTS/spans.py\" --settings {params.settings:q} --questions {input.questions:q}"
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/spans.py\" --settings {params.settings:q} --questions {input.questions:q}"
         " --answers {input.answers:q} {params.given:q} {params.model:q} --cache \"$REPLIES\" --out {output:q} --log {log:q}"

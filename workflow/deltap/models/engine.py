@@ -72,12 +72,8 @@ class Engine:
         limits = [getattr(self._config, name, None) or rope.get(name) for name in names]
         return min((limit for limit in limits if limit), default=None)
 
-    def follow(self) -> bool:
-        """Return False: one process follows nobody (`deltap.models.parallel`)."""
-        return False
-
-    def close(self) -> None:
-        """Let go of other processes; there are none."""
+    def follow(self) -> None:
+        """Let other processes that hold the model do as this one does; one process follows nobody."""
 
     @torch.inference_mode()
     def share_prefix(self, ids: Sequence[int]) -> None:

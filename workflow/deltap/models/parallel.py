@@ -59,10 +59,12 @@ class ParallelEngine(Engine):
         # What is told is no tensor of the device.
         self._words = torch.distributed.new_group(backend="gloo", timeout=_PATIENCE)
 
-    def follow(self) -> bool:
-        """On other ranks than the first: compute what it asks for until it is done, and return True."""
+    def follow(self) -> None:
+        """Return on the first rank. On others compute what it asks for until it is done, then raise
+        `ranks.Followed`."""
         if self._leads:
-            return False
+            ranks.at_end(self.close)
+            return
         while (call := self._told(None)) is not None:
             name, arguments = call
             try:
@@ -73,7 +75,7 @@ class ParallelEngine(Engine):
                 time.sleep(_FIRST_SAYS)
                 raise
         torch.distributed.destroy_process_group()
-        return True
+        raise ranks.Followed
 
     def first_layer(self) -> Engine:
         """Return an engine of the model's first layer alone, which this process holds in one piece."""
