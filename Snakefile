@@ -4,6 +4,8 @@
     snakemake download -c1                           what needs a network: models and question sets of the hub
     snakemake --configfile config/demo.yaml -c2      the demo: a small model, bundled questions
     snakemake --configfile mine.yaml -c8             your own
+    snakemake figures -c2                            the configured figures, and what they need
+    snakemake figures_partial --nolock -c1           what is finished of a run that still runs
 
 The stages are in workflow/rules, one file each, in the order of the flow; the algorithms are in workflow/deltap.
 """
@@ -40,7 +42,7 @@ configfile: BASE / "config" / "config.yaml"
 try:
     RUN = Run(config, BASE / "config")
     RUN.check_inputs()
-    FIGURES = RUN.figure_variants()
+    FIGURES = RUN.figure_jobs()
 except DeltapError as error:
     raise WorkflowError(str(error)) from None
 
@@ -86,6 +88,7 @@ include: "workflow/rules/probes.smk"
 include: "workflow/rules/anchors.smk"
 include: "workflow/rules/delta_p.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/verdict.smk"
 include: "workflow/rules/figures.smk"
 
 
@@ -93,6 +96,7 @@ localrules:
     all,
     tables,
     figures,
+    figures_partial,
     download,
 
 
@@ -100,6 +104,7 @@ rule all:
     default_target: True
     input:
         rules.tables.input,
+        rules.verdict.output,
         rules.figures.input,
 
 
@@ -109,6 +114,7 @@ onstart:
 
 
 onsuccess:
-    print(f"\nFigures: {' '.join(f'{RESULTS}/figures/{figure}.{SETTINGS.formats[0]}' for figure in FIGURES)}")
+    drawn = [figure for job in FIGURES.values() if (figure := Path(f"{RESULTS}/figures/{job.files[0]}")).exists()]
+    print(f"\nFigures: {' '.join(map(str, drawn))}")
     print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
-    print(f"To read: {RESULTS}/samples.md, {RESULTS}/extraction.md")
+    print(f"To read: {RESULTS}/verdict.md, {RESULTS}/samples.md, {RESULTS}/extraction.md")
