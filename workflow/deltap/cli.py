@@ -109,9 +109,10 @@ def run(main: Callable[[argparse.Namespace], None], arguments: argparse.Argument
         logger.error("interrupted")
         status = 130
     except Exception:
-        _failed(
-            f"unexpected error; this is a bug of deltap, or a broken installation:\n{traceback.format_exc().rstrip()}"
-        )
+        here = ranks.here()
+        which = "" if here.first else f" on rank {here.rank} of {here.number}"
+        text = traceback.format_exc().rstrip()
+        _failed(f"unexpected error{which}; this is a bug of deltap, or a broken installation:\n{text}")
     finally:
         if log:
             write_json(log.with_suffix(".json"), _job(started, status))
