@@ -2,6 +2,7 @@
 
     snakemake -n                                     the paper's run (config/config.yaml), shown only
     snakemake download -c1                           what needs a network: models and question sets of the hub
+    snakemake plan -c1                               what it costs: FLOPs, GPU hours, memory, disk
     snakemake --configfile config/demo.yaml -c2      the demo: a small model, bundled questions
     snakemake --configfile mine.yaml -c8             your own
     snakemake figures -c2                            the configured figures, and what they need
@@ -80,6 +81,7 @@ wildcard_constraints:
 include: "workflow/rules/common.smk"
 include: "workflow/rules/download.smk"
 include: "workflow/rules/questions.smk"
+include: "workflow/rules/plan.smk"
 include: "workflow/rules/answers.smk"
 include: "workflow/rules/spans.smk"
 include: "workflow/rules/inference.smk"
@@ -98,6 +100,7 @@ localrules:
     figures,
     figures_partial,
     download,
+    plan,
 
 
 rule all:
@@ -115,6 +118,7 @@ onstart:
 
 onsuccess:
     drawn = [figure for job in FIGURES.values() if (figure := Path(f"{RESULTS}/figures/{job.files[0]}")).exists()]
-    print(f"\nFigures: {' '.join(map(str, drawn))}")
-    print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
-    print(f"To read: {RESULTS}/verdict.md, {RESULTS}/samples.md, {RESULTS}/extraction.md")
+    if drawn:
+        print(f"\nFigures: {' '.join(map(str, drawn))}")
+        print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
+        print(f"To read: {RESULTS}/verdict.md, {RESULTS}/samples.md, {RESULTS}/extraction.md")

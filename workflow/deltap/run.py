@@ -32,6 +32,7 @@ from deltap.settings import (
     LabelsStage,
     ModelEntry,
     ModelSettings,
+    PlanStage,
     PlotStage,
     ProbesStage,
     PromptSettings,
@@ -302,6 +303,22 @@ class Run:
             anchor=anchor,  # type: ignore[arg-type]
             groupings=self.settings.groupings,
             reference_class=self.settings.reference_class,
+        )
+
+    def plan_stage(self) -> PlanStage:
+        """Return what the plan depends on."""
+        settings, inference = self.settings, self.settings.inference
+        return PlanStage(
+            models=self.models,
+            directories={name: str(self.model_directory(name)) for name in self.models},
+            datasets={name: _part(entry, DatasetSource) for name, entry in self.datasets.items()},
+            number=settings.questions.number,
+            test=settings.questions.splits.test,
+            sites=len(inference.sites),
+            positions=len(inference.positions),
+            shards=inference.shards,
+            extractors=len(settings.extractors),
+            plan=settings.plan,
         )
 
     def verdict_stage(self) -> VerdictStage:

@@ -241,6 +241,38 @@ class VerdictSettings(Section):
     """How many times larger the mean step between layers is of a curve that jumps."""
 
 
+class Device(Section):
+    """A device that a plan reckons with."""
+
+    teraflops: float = Field(gt=0)
+    """Peak of dense bfloat16 matrix products, per second."""
+    gigabytes: float = Field(gt=0)
+
+
+class PlanSettings(Section):
+    """What ``snakemake plan`` assumes."""
+
+    devices: dict[str, Device] = Field(
+        default_factory=lambda: {
+            "A100 80GB": Device(teraflops=312, gigabytes=80),
+            "H100 SXM": Device(teraflops=989, gigabytes=80),
+            "H200": Device(teraflops=989, gigabytes=141),
+            "L40S": Device(teraflops=362, gigabytes=48),
+        }
+    )
+    """By name; peaks as their makers state them."""
+    utilisation: float = Field(0.35, gt=0, le=1)
+    """Share of the peak that whole prompts reach; stated, not measured."""
+    decode_utilisation: float = Field(0.03, gt=0, le=1)
+    """Share that answers reach, token by token; stated, not measured."""
+    load_gigabytes_per_second: float = Field(1, gt=0)
+    """Of weights, from disk to device; stated, not measured."""
+    question_tokens: int = Field(20, ge=1)
+    answer_tokens: int = Field(8, ge=1)
+    prefix_tokens: dict[Literal["base", "chat"], int] = Field({"base": 90, "chat": 25})
+    """Of few-shot examples, and of the chat template with the message."""
+
+
 class PathSettings(Section):
     """Where files go; relative paths start at the working directory. ``~`` and variables such as ``$SCRATCH`` count."""
 
@@ -348,6 +380,20 @@ class ModelSettings(Section):
         return self
 
 
+class ShapeSettings(Section):
+    """Sizes of a model, as its ``config.json`` will say once it is downloaded; only the plan uses them before."""
+
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    vocabulary: int = Field(ge=1)
+    tied: bool = False
+    """The language-model head is the embedding."""
+
+
 class ModelEntry(ModelSettings):
     """A model: where it comes from, how it is asked and what it needs."""
 
@@ -356,6 +402,8 @@ class ModelEntry(ModelSettings):
     source: Source
     prompt: PromptSettings | None = None
     """Instead of the run's."""
+    shape: ShapeSettings | None = None
+    """For the plan, as long as the model is not downloaded."""
     gpus: int = Field(1, ge=0)
     """GPUs of a job, all nodes together."""
     nodes: int = Field(1, ge=1)
@@ -655,6 +703,7 @@ class RunSettings(Section):
     probe: ProbeSettings = ProbeSettings()
     bootstrap: BootstrapSettings = BootstrapSettings()
     verdict: VerdictSettings = VerdictSettings()
+    plan: PlanSettings = PlanSettings()
     paths: PathSettings = PathSettings()
     model_files: tuple[str, ...] = ()
     """Further files of model definitions, beside ``config/models.yaml``."""
@@ -762,6 +811,23 @@ class DeltaPStage(Section):
     anchor: Anchor
     groupings: tuple[Grouping, ...]
     reference_class: ReferenceClass
+
+
+class PlanStage(Section):
+    """Settings of ``scripts/plan.py``."""
+
+    models: dict[Name, ModelEntry]
+    directories: dict[Name, str]
+    """Where each model lies, or will lie."""
+    datasets: dict[Name, DatasetSource]
+    number: int | None
+    """Of questions, for each data set."""
+    test: Fraction
+    sites: int
+    positions: int
+    shards: int
+    extractors: int
+    plan: PlanSettings
 
 
 class VerdictStage(Section):
