@@ -5,13 +5,14 @@ import json
 import pyarrow as pa
 import pytest
 import torch
+from asking import inference_job
 
 import tiny
 from deltap.errors import DeltapError
 from deltap.exact.found import NamedSpans
-from deltap.generation import Generated, Generation
+from deltap.generation import Generated
 from deltap.given import read_answers, read_spans
-from deltap.inference import Inference, run_shard, shard_answers, write_shard
+from deltap.inference import run_shard, shard_answers, write_shard
 from deltap.models.engine import Engine
 from deltap.models.language_model import LanguageModel
 from deltap.models.prompts import Prompter
@@ -59,9 +60,8 @@ def inference(tokenizer, tmp_path):
             bad_rows=0.01,
         )
         engine = Engine(model or tiny.model("llama"), 4096)
-        asked = LanguageModel(engine, tokenizer, Prompter(tokenizer, "base", prompt), ends or ENDS, stage.entry)
-        generation = Generation(asked, "m", "d", Store(tmp_path / "answers"), {"model": 1}, given_answers, generated)
-        return Inference(generation, stage, named)
+        answers = {"given": given_answers, "generated": generated}
+        return inference_job(engine, tokenizer, stage, ends or ENDS, tmp_path / "answers", named, **answers)
 
     return make
 

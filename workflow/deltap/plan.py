@@ -119,7 +119,7 @@ def report(
                  *(f"{item.hours[device] * max(1, item.gpus):,.2f}" for device in devices)]
                 for item in found
             ]
-            + [["all", markdown.NOTHING, *(f"{hours:,.2f}" for hours in total)]],
+            + [["all", "", *(f"{hours:,.2f}" for hours in total)]],
         ),
         "## Memory and disk\n",
         "Weights and cached keys and values for each GPU; on disk the activations of both passes, in chunks and in "
