@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> None:
 def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
     """Ask a shard's questions."""
     transformers.utils.logging.disable_progress_bar()
-    questions = shard_questions(options.questions, options.shard, stage.inference.shards).to_pylist()
+    questions = shard_questions(options.questions, options.shard, stage.inference).to_pylist()
     given = read_answers(options.given_answers, questions, stage.model, stage.dataset, stage.bad_rows)
 
     model = load_language_model(options.model, stage.entry, stage.prompt)

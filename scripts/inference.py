@@ -38,7 +38,7 @@ def main(options: argparse.Namespace) -> None:
 def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
     """Answer a shard's questions and read the activations."""
     transformers.utils.logging.disable_progress_bar()
-    table = shard_questions(options.questions, options.shard, stage.inference.shards)
+    table = shard_questions(options.questions, options.shard, stage.inference)
     questions = table.to_pylist()
     whose = (stage.model, stage.dataset, stage.bad_rows)
     given = read_answers(options.given_answers, questions, *whose)

@@ -231,7 +231,7 @@ def test_shards_change_no_number_beyond_rounding(configfile, finished, tmp_path)
         configfile,
         models=["tiny-base"],
         datasets=["rulers"],
-        inference={"sites": ["attn", "resid"], "positions": ["exact_answer_last"], "shards": 3},
+        inference={"sites": ["attn", "resid"], "positions": ["exact_answer_last"], "shards": 3, "chunk_questions": 16},
     )
     running.snakemake(tmp_path, sharded, "results/mine/anchors.parquet")
     key = ["question_id", "site", "layer"]
