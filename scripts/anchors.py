@@ -43,7 +43,7 @@ def main(options: argparse.Namespace) -> None:
         of_layers = [probes[site, position, layer] for layer in range(len(validation))]
         parts.append(anchors(of_layers, clean, knockout, rows, k_star, constants))
     table = pa.concat_tables([part.select(ANCHORS.names).cast(ANCHORS) for part in parts])
-    near = pc.sum(table["near_threshold"]).as_py()
+    near = pc.sum(table["near_threshold"], min_count=0).as_py()
     cli.logger.info(
         "%d of %d verdicts rest on a probability so near to 0.5 that rounding may decide (near_threshold)",
         near,

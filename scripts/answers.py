@@ -19,7 +19,7 @@ from deltap.models.load import engine_facts
 from deltap.provenance import provenance
 from deltap.settings import AnswersStage
 from deltap.store import Store
-from deltap.tables import GENERATED, read_metadata, write_table
+from deltap.tables import GENERATED, QUESTIONS, read_metadata, read_table, write_table
 
 
 def main(options: argparse.Namespace) -> None:
@@ -35,7 +35,9 @@ def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
     """Ask a shard's questions."""
     transformers.utils.logging.disable_progress_bar()
     questions = shard_questions(options.questions, options.shard, stage.inference).to_pylist()
-    given = read_answers(options.given_answers, questions, stage.model, stage.dataset, stage.bad_rows)
+    # Of the whole data set: whether a file says anything about it does not depend on the shard.
+    every = read_table(options.questions, QUESTIONS).to_pylist()
+    given = read_answers(options.given_answers, every, stage.model, stage.dataset, stage.bad_rows)
 
     model = load_language_model(options.model, stage.entry, stage.prompt)
     check_model(model.engine, model.prompter, stage.inference.sites)
@@ -57,7 +59,7 @@ def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
                         "dataset": stage.dataset,
                         "question_id": question["question_id"],
                         "question": question["question"],
-                        "answer": model.read(prompt, generated.ids).text if generated else "",
+                        "answer": model.read(prompt, generated.ids, generated.given).text if generated else "",
                         "generated_ids": generated.ids if generated else None,
                         "given": bool(given),
                     }

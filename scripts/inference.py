@@ -23,7 +23,7 @@ from deltap.named import Named
 from deltap.provenance import provenance
 from deltap.settings import InferenceStage
 from deltap.store import Store
-from deltap.tables import ANSWERS, read_metadata, write_table
+from deltap.tables import ANSWERS, QUESTIONS, read_metadata, read_table, write_table
 
 
 def main(options: argparse.Namespace) -> None:
@@ -40,10 +40,12 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
     transformers.utils.logging.disable_progress_bar()
     table = shard_questions(options.questions, options.shard, stage.inference)
     questions = table.to_pylist()
+    # Of the whole data set: whether a file says anything about it does not depend on the shard.
+    every = read_table(options.questions, QUESTIONS).to_pylist()
     whose = (stage.model, stage.dataset, stage.bad_rows)
-    given = read_answers(options.given_answers, questions, *whose)
+    given = read_answers(options.given_answers, every, *whose)
     named = Named(
-        read_spans(options.given_spans, questions, *whose),
+        read_spans(options.given_spans, every, *whose),
         read_llm_spans(options.llm_spans, questions) if options.llm_spans else {},
     )
 
@@ -68,7 +70,9 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
         **facts,
         "code": made_by["code"],
         "versions": {name: made_by["versions"][name] for name in ("torch", "transformers", "tokenizers")},
-        "settings": stage.model_dump(mode="json", exclude={"inference": {"shards", "chunk_questions"}}),
+        "settings": stage.model_dump(
+            mode="json", exclude={"inference": {"shards", "chunk_questions"}, "bad_rows": True}
+        ),
     }
     description = f"{stage.model}, {stage.dataset}"
     with cli.progress((), description, total=3 * len(questions), unit="pass") as bar:

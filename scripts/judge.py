@@ -23,7 +23,7 @@ def main(options: argparse.Namespace) -> None:
     transformers.utils.logging.disable_progress_bar()
     made_by = same_origin(options.answers)
     rows = [row for path in options.answers for row in read_table(path, ANSWERS).to_pylist()]
-    asked = [row for row in rows if not abstains(row["answer"], row["exact_answer"])]
+    asked = [row for row in rows if not abstains(row["answer"])]
 
     judges = replier(stage.llm, stage.entry, options.model, options.cache)
     with cli.progress((), "judging", total=len(asked), unit="answer") as bar:

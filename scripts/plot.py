@@ -12,11 +12,12 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from deltap import cli
 from deltap.errors import DeltapError, nearest
 from deltap.figures.kinds import write
-from deltap.figures.sources import suitable
+from deltap.figures.sources import merged, suitable
 from deltap.run import definition, definitions
 from deltap.settings import FigureEntry, PlotStage, TableSource
 
@@ -28,8 +29,11 @@ def main(options: argparse.Namespace) -> None:
         if name not in stage.figures:
             raise DeltapError(f"--only: no figure {name!r}{nearest(name, stage.figures)}")
     names = options.only or list(stage.figures)
-    draw = partial(_draw, options, stage)
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with TemporaryDirectory() as folder, ProcessPoolExecutor(options.jobs) as pool:
+        if options.expected:
+            options.finished = merged(options.table, Path(folder))
+            options.table = list(options.finished)
+        draw = partial(_draw, options, stage)
         written = pool.map(draw, names) if min(options.jobs, len(names)) > 1 else map(draw, names)
         for path in chain.from_iterable(written):
             cli.logger.info("wrote %s", path)
@@ -56,9 +60,9 @@ def _draw(options: argparse.Namespace, stage: PlotStage, name: str) -> list[Path
             raise DeltapError("no table to draw from: give one with --table")
         stem, notice = name, None
         if options.expected:
-            stem = f"{name}_partial"
-            if len(sources) < options.expected:
-                notice = f"Incomplete: {len(sources)} of {options.expected} pairs of model and data set"
+            stem, finished = f"{name}_partial", options.finished[tables[0]]
+            if finished < options.expected:
+                notice = f"Incomplete: {finished} of {options.expected} series"
         files = [options.out / f"{stem}.{kind}" for kind in entry.formats or stage.formats]
         write(__file__, entry, stage, sources, files, labels, notice)
     except DeltapError as error:
@@ -75,7 +79,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="of the definitions, these")
     parser.add_argument("--table", type=Path, nargs="*", default=[], help="tables, or folders of results")
     parser.add_argument("--labels", default="{}", help="labels of models and data sets that the tables lack, as JSON")
-    parser.add_argument("--expected", type=int, help="draw what is there of so many pairs of model and data set")
+    parser.add_argument("--expected", type=int, help="tables are parts of a run of so many series: draw what is there")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--out", type=Path, required=True, help="the figures' folder")
     return parser

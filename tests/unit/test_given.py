@@ -80,6 +80,12 @@ def test_spans_and_labels_may_be_for_one_answer_only(tmp_path: Path) -> None:
     assert len(found.find_all(QUESTIONS[0])) == 2
 
 
+def test_a_row_for_this_very_answer_comes_before_one_for_any(tmp_path: Path) -> None:
+    path = write(tmp_path / "l.csv", "question_id,answer,label\na,,hallucinated\na,Austen,truthful\n")
+    found = read_labels([path], QUESTIONS, "m", "d", 0)
+    assert [found.find(QUESTIONS[0], answer) for answer in ("austen", "Dickens")] == ["truthful", "hallucinated"]
+
+
 @pytest.mark.parametrize("cell", ['["wrote", "Emma"]', "['wrote', 'Emma']"])
 def test_lists_in_cells_are_read(tmp_path: Path, cell: str) -> None:
     path = write(tmp_path / "s.tsv", f"question_id\texact_question\na\t{cell}\n")

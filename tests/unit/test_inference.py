@@ -345,6 +345,25 @@ def test_a_chunk_depends_on_what_is_given_for_its_questions(inference, tmp_path)
     assert [a == b for a, b in zip(one, paths("a", "What"), strict=True)] == [False, True, True]
 
 
+def test_a_chunk_without_a_given_answer_is_not_one_that_the_model_answers(inference, tmp_path):
+    asked, store = questions(), Store(tmp_path / "chunks")
+    path = given_file(tmp_path, "a.jsonl", [{"question_id": "q0", "answer": "a"}])
+    given = read_answers([path], asked.to_pylist(), "m", "d", 0)
+    with_file = run_shard(inference(given_answers=given, chunk_questions=2), asked, store, {}, ignore)
+    without = run_shard(inference(chunk_questions=2), asked, store, {}, ignore)
+    assert not set(with_file) & set(without)
+    assert {row["exclusion"] for row in shard_answers(with_file[1:])} == {"no_given_answer"}
+
+
+def test_a_given_answer_is_never_cut_off(inference, tmp_path):
+    asked = questions().to_pylist()[:1]
+    long = " ".join(["Paris"] * 40)
+    path = given_file(tmp_path, "a.jsonl", [{"question_id": "q0", "answer": long}])
+    job = inference(given_answers=read_answers([path], asked, "m", "d", 0))
+    _, rows = job.chunk(job.prepare(asked), ignore)
+    assert (rows[0]["answer"], rows[0]["exclusion"]) == (long, None)
+
+
 def test_what_the_answers_job_said_is_taken_over(inference, monkeypatch):
     generated = {"q0": Generated([100, 101]), "q1": Generated([], given=True), "q2": None}
     job = inference(generated=generated)

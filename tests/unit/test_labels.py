@@ -120,6 +120,10 @@ def test_titles_and_other_answers_are_no_refusals(answer: str) -> None:
     assert labelled_answer(answer, ["Bucharest"]).label == "hallucinated"
 
 
+def test_an_answer_whose_core_nobody_found_is_no_refusal() -> None:
+    assert label("By Victor Hugo in 1862", None, QUESTION, ["Bucharest"], "exact_answer").label == "hallucinated"
+
+
 @pytest.mark.parametrize("answer", ["Unknown", "I don't know", "No idea", "Sorry"])
 def test_a_refusal_that_equals_a_gold_answer_is_the_answer(answer: str) -> None:
     assert labelled_answer(answer, ["Something", answer.lower()]).label == "truthful"

@@ -63,7 +63,7 @@ def test_figures_partial_draws_what_is_finished_and_starts_nothing_else(configfi
     assert drawn(tmp_path / "results/mine/figures_partial") == files(EVERY, mark="_partial")
     for name in files(EVERY, ("svg",), "_partial"):
         text = (tmp_path / "results/mine/figures_partial" / name).read_text(encoding="utf-8")
-        assert "Incomplete: 2 of 4 pairs of model and data set" in text
+        assert "Incomplete: 2 of 4 series" in text
         assert "Tiny (base)" in text  # the labels are the configuration's
     assert lock.exists()
     assert not (tmp_path / "results/mine/figures").exists()

@@ -16,7 +16,16 @@ from deltap.files import digest
 PACKAGE = Path(__file__).parent
 _EVERYTHING = "*"
 # The frame that every script stands in; it decides no number.
-_FRAME = {"deltap", "deltap.cli", "deltap.code", "deltap.errors", "deltap.provenance", "deltap.ranks"}
+_FRAME = {
+    "deltap",
+    "deltap.cli",
+    "deltap.code",
+    "deltap.errors",
+    "deltap.lock",
+    "deltap.provenance",
+    "deltap.ranks",
+    "deltap.slurm",
+}
 
 Symbol = tuple[str, str]
 """A module of the package, such as ``deltap.files``, and a name that it defines."""

@@ -77,6 +77,13 @@ class Generation:
             )
         return prompts
 
+    def is_given(self, question: Question) -> bool:
+        """Tell whether the answer to a question comes from a file, or would, but the file has none."""
+        if self._generated is not None:
+            found = self._generated[question["question_id"]]
+            return found is None or found.given
+        return bool(self._given)
+
     def given_answer(self, question: Question) -> str | list[int] | None:
         """Return the answer to a question that does not come from the model, as text or as the ids that spell it."""
         if self._generated is not None:

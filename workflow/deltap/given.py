@@ -41,9 +41,13 @@ class Given(Generic[Value]):
         return bool(self._rows)
 
     def find(self, question: Mapping[str, Any], answer: str | None = None) -> Value | None:
-        """Return what is given for a question (a row with ``question_id`` and ``question``) and ``answer``, or None."""
-        rows = self._of(question)
-        return next((row.value for row in rows if row.answer is None or row.answer == normalise(answer or "")), None)
+        """Return what is given for a question (a row with ``question_id`` and ``question``) and ``answer``, or None.
+
+        A row for this very answer comes before one for any.
+        """
+        rows, wanted = self._of(question), normalise(answer or "")
+        mine = [row for row in rows if row.answer is not None and row.answer == wanted]
+        return next((row.value for row in (*mine, *(row for row in rows if row.answer is None))), None)
 
     def find_all(self, question: Mapping[str, Any]) -> list[Value]:
         """Return everything that is given for a question, whatever the answer."""

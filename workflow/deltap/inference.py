@@ -77,6 +77,7 @@ class Inference:
         return {
             "question": sample.question,
             "answer": self.generation.given_answer(sample.question),
+            "answer_given": self.generation.is_given(sample.question),
             "named": {source: [asdict(item) for item in items] for source, items in named.items()},
         }
 
@@ -92,7 +93,8 @@ class Inference:
         questions, prompts = [sample.question for sample in samples], [sample.prompt for sample in samples]
         generated = self.generation(questions, prompts, progress)
         answers = [
-            self.model.read(prompt, item.ids if item else []) for prompt, item in zip(prompts, generated, strict=True)
+            self.model.read(prompt, item.ids if item else [], given=item is None or item.given)
+            for prompt, item in zip(prompts, generated, strict=True)
         ]
         rows = [self._row(*items) for items in zip(samples, generated, answers, strict=True)]
         sites, positions = self.stage.inference.sites, self.stage.inference.positions

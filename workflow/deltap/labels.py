@@ -37,9 +37,9 @@ class Label:
     """Every gold answer that was found already stands in the question, so that finding it proves nothing."""
 
 
-def abstains(answer: str, exact_answer: Any) -> bool:
-    """Tell whether an answer refuses, or has no exact answer (None) because it has no word."""
-    return exact_answer is None or refuses(answer)
+def abstains(answer: str) -> bool:
+    """Tell whether an answer has no word, or refuses."""
+    return not normalise(answer) or refuses(answer)
 
 
 def label(
@@ -57,7 +57,7 @@ def label(
     a language model says, which counts for the match ``llm`` only.
     """
     by_text: Match = "exact_answer" if match == "llm" else match
-    if abstains(answer, exact_answer) and not _found(answer, exact_answer, gold_answers, "exact"):
+    if abstains(answer) and not _found(answer, exact_answer, gold_answers, "exact"):
         return Label(ABSTAINED, by_text, None, False)
     found = _found(answer, exact_answer, gold_answers, by_text)
     by_llm = match == "llm" and judged is not None

@@ -51,7 +51,8 @@ def planned(
 
     Answers are generated once for all ``extractors``; passes are computed for each of them.
     """
-    tokens = Tokens(settings.prefix_tokens[entry.kind], settings.question_tokens, settings.answer_tokens)
+    prefix = settings.base_prefix_tokens if entry.kind == "base" else settings.chat_prefix_tokens
+    tokens = Tokens(prefix, settings.question_tokens, settings.answer_tokens)
     one = cost(shape, sum(questions), test, tokens, entry.dtype, sites, positions)
     total = Cost(
         answers=one.answers,
@@ -65,7 +66,8 @@ def planned(
     seconds_loading = loads * total.weights / (settings.load_gigabytes_per_second * 1e9)
     hours, loading = {}, {}
     for device, facts in settings.devices.items():
-        peak = facts.teraflops * 1e12 * max(1, entry.gpus)
+        # The devices of a device map work one after another.
+        peak = facts.teraflops * 1e12 * (1 if entry.engine == "device_map" else max(1, entry.gpus))
         prefill = sum(questions) * shape.forward_flops(tokens.question, tokens.prefix, head=1)
         decode = total.answers - prefill
         computing = (total.total - decode) / (peak * settings.utilisation)
@@ -145,8 +147,9 @@ def report(
         f"{settings.utilisation:.0%} of the peak for whole prompts and {settings.decode_utilisation:.0%} for answers, "
         f"token by token; weights are loaded at {settings.load_gigabytes_per_second:g} GB per second; "
         f"{settings.question_tokens} tokens for a question, {settings.answer_tokens} for an answer, "
-        + " and ".join(f"{number} for the prefix of a {kind} model" for kind, number in settings.prefix_tokens.items())
-        + ". These are stated, not measured; the key `plan` changes them.\n",
+        f"{settings.base_prefix_tokens} for few-shot examples and {settings.chat_prefix_tokens} for a chat template. "
+        "These are stated, not measured; the key `plan` changes them. A language model that finds exact tokens or "
+        "judges is not in the plan.\n",
     ]  # fmt: skip
     parts += [f"{model}: not in the plan. {reason}\n" for model, reason in unknown.items()]
     parts += [f"**Warning.** {line}\n" for line in warnings(found, names)]

@@ -20,6 +20,7 @@ from deltap.models.directory import check_gguf, check_model_directory, model_fil
 from deltap.models.split import check_split
 from deltap.questions.source import check_file
 from deltap.settings import (
+    REPLY_TOKENS,
     AnswersStage,
     DatasetDownload,
     DatasetEntry,
@@ -219,7 +220,9 @@ class Run:
         """Return what a language model's judgements depend on."""
         llm = self.settings.llm
         assert llm is not None
-        entry = self.llm and _part(self.llm, ModelSettings).model_copy(update={"max_new_tokens": llm.max_new_tokens})
+        entry = self.llm and _part(self.llm, ModelSettings)
+        if entry and (llm.max_new_tokens or not entry.thinking):
+            entry = entry.model_copy(update={"max_new_tokens": llm.max_new_tokens or REPLY_TOKENS})
         return JudgeStage(llm=llm, entry=entry)
 
     def inference_stage(self, model: str, dataset: str, extractor: str) -> InferenceStage:

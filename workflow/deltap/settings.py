@@ -52,6 +52,14 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
+def each_once(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``values``; raise ValueError where one stands there twice."""
+    twice = sorted({value for value in values if values.count(value) > 1})
+    if twice:
+        raise ValueError(f"{', '.join(twice)} listed twice")
+    return values
+
+
 class Splits(Section):
     """Shares of the questions per split; they add up to 1."""
 
@@ -136,6 +144,10 @@ class Server(Section):
     """Further fields of every request, such as ``{reasoning_effort: low}``."""
 
 
+REPLY_TOKENS = 128
+"""Of a language model's reply, where nothing is said."""
+
+
 class LlmSettings(Section):
     """A language model that finds exact tokens (extractor ``llm``) and judges answers (``labels.match: llm``).
 
@@ -145,8 +157,8 @@ class LlmSettings(Section):
     model: Name | None = None
     """A defined model, which need not be one that is measured; run by the project's own engine."""
     server: Server | None = None
-    max_new_tokens: int = Field(128, ge=1)
-    """Tokens of a reply at most."""
+    max_new_tokens: int | None = Field(None, ge=1)
+    """Tokens of a reply at most; null: 128, and for a model that thinks what its entry says."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -188,6 +200,11 @@ class InferenceSettings(Section):
     positions: tuple[Position, ...] = Field(("last", "exact_answer_last", "before_exact_answer"), min_length=1)
     chunk_questions: int = Field(128, ge=1)
     """Questions per chunk of the store: what a killed job loses at most."""
+
+    @field_validator("sites", "positions")
+    @classmethod
+    def _each_once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        return each_once(values)
 
 
 class ProbeSettings(Section):
@@ -269,8 +286,10 @@ class PlanSettings(Section):
     """Of weights, from disk to device; stated, not measured."""
     question_tokens: int = Field(20, ge=1)
     answer_tokens: int = Field(8, ge=1)
-    prefix_tokens: dict[Literal["base", "chat"], int] = Field({"base": 90, "chat": 25})
-    """Of few-shot examples, and of the chat template with the message."""
+    base_prefix_tokens: int = Field(90, ge=0)
+    """Of few-shot examples."""
+    chat_prefix_tokens: int = Field(25, ge=0)
+    """Of the chat template with the message."""
 
 
 class PathSettings(Section):
@@ -556,6 +575,12 @@ class FigureEntry(Section):
     formats: tuple[Format, ...] | None = Field(None, min_length=1)
     """Null: the run's. ``html`` is the interactive version, of the kind ``delta_p`` only."""
 
+    @field_validator("palette", mode="before")
+    @classmethod
+    def _one_name(cls, value: Any) -> Any:
+        """A list of one, as the command line gives it, is a palette's name."""
+        return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
     @model_validator(mode="before")
     @classmethod
     def _one_table(cls, values: Any) -> Any:
@@ -709,6 +734,11 @@ class RunSettings(Section):
     """Further files of model definitions, beside ``config/models.yaml``."""
     dataset_files: tuple[str, ...] = ()
     figure_files: tuple[str, ...] = ()
+
+    @field_validator("extractors", "anchors", "groupings", "formats")
+    @classmethod
+    def _each_once(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        return each_once(values)
 
     @model_validator(mode="after")
     def _somebody_to_ask(self) -> Self:

@@ -39,7 +39,7 @@ QUESTIONS = _schema(
     popularity=_float,
     question_type=_string,
     split=_string,  # train, validation or test
-    hash=_string,  # 16 hexadecimal digits; decides sample and shard
+    hash=_string,  # 16 hexadecimal digits; decides sample and order
     extra=_string,  # the source row's other fields, as JSON
 )
 

@@ -129,7 +129,7 @@ CLAIMS = {
     "level": "Level: Q-Anchored reaches what was published for the model",
     "larger": "The larger model lies lower",
     "agree": "The data sets follow each other",
-    "lowest": "PopQA is usually the lowest",
+    "lowest": "One data set (PopQA) is usually the lowest",
     "noise": "Q-Anchored jumps from layer to layer, A-Anchored is smooth",
 }
 
@@ -385,6 +385,11 @@ def report(found: Sequence[Finding], settings: VerdictSettings, names: Mapping[s
             [[name, counted.count(name)] for name in (HOLDS, FAILS, CANNOT_TELL, NOT_APPLICABLE)],
         )
     )
+    if not any(item.claim == "falls" for item in found):
+        parts.append(
+            "No series has such curves: the run measures another site, position or grouping (the key `verdict` chooses "
+            "them), or no probes could be trained (`samples.md` says why).\n"
+        )
     for claim, words in CLAIMS.items():
         rows = [item for item in found if item.claim == claim]
         if not rows:

@@ -19,8 +19,8 @@ CHANCE = 0.5
 
 def draw(probes: pd.DataFrame, entry: AurocFigure, labels: Labels, notice: str | None = None) -> Figure:
     """Return the figure of PROBES rows of one split, site, position and extractor."""
-    if probes.empty:
-        raise DeltapError("the table has no rows to draw")
+    if probes["auroc"].isna().all():
+        raise DeltapError("no probe has an AUROC; samples.md says which split lacks which class")
     rows = probes.astype({"model": str, "dataset": str}).assign(curve="dataset " + probes["dataset"].astype(str))
     auroc, truthful, hallucinated = (rows[name].to_numpy(float) for name in ("auroc", "n_truthful", "n_hallucinated"))
     low, high = auroc_interval(auroc, truthful, hallucinated, level=0.95)

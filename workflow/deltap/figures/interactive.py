@@ -9,6 +9,7 @@ from matplotlib.colors import to_hex
 
 from deltap.figures.canvas import ordered
 from deltap.figures.delta_p import anchor_curves, curve_rows
+from deltap.figures.over_layers import Curve
 from deltap.figures.sources import Labels
 from deltap.figures.style import BAND_ALPHA, delta_p_limits, layer_ticks
 from deltap.settings import ANCHORS, DeltaPFigure
@@ -17,6 +18,13 @@ from deltap.settings import ANCHORS, DeltaPFigure
 WIDTH, HEIGHT = 460, 340
 DASHED = [6, 4]
 FADED = 0.06
+
+
+def _dash(curve: Curve) -> list[float]:
+    """Return the lengths of dashes and gaps, as Vega wants them, of a curve's line style."""
+    if curve.dash == "--":
+        return list(DASHED)
+    return [1, 0] if isinstance(curve.dash, str) else list(curve.dash[1])
 
 
 def page(
@@ -66,7 +74,7 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
     dash = alt.StrokeDash(
         "series:N",
         title=None,
-        scale=alt.Scale(domain=series, range=[DASHED if curve.dash == "--" else [1, 0] for curve in curves]),
+        scale=alt.Scale(domain=series, range=[_dash(curve) for curve in curves]),
     )
     isolated = alt.selection_point(name="isolated", fields=["series"], bind="legend")
     panels = []

@@ -61,7 +61,7 @@ class Content:
             entry = entry.model_copy(update={"anchors": stage.anchors})
         frames = [(part.source, _rows(part, entry, stage)) for part in parts]
         self.rows, self.labels, self.entry = together(frames, entry, names)
-        self.notice = notice
+        self.notice = notice or _lacking(self.rows, names, entry)
 
     def draw(self) -> Figure:
         """Return the figure."""
@@ -74,6 +74,13 @@ class Content:
         from deltap.figures.interactive import page  # altair, which other figures need not wait for
 
         return page(self.rows, self.entry, self.labels, description, self.notice)
+
+
+def _lacking(rows: pd.DataFrame, labels: Labels, entry: FigureEntry) -> str | None:
+    """Return a note about the data sets of the tables' run that have nothing to draw, None where all have."""
+    there = set(rows["dataset"].astype(str))
+    missing = [label for slug, label in labels["dataset"].items() if slug not in there]
+    return f"Without curve: {', '.join(missing)}" if missing and entry.datasets is None else None
 
 
 def write(

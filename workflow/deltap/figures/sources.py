@@ -22,6 +22,7 @@ from deltap.tables import (
     iterate_table,
     read_columns,
     read_metadata,
+    write_batches,
 )
 
 # "model" and "dataset" → slug → label, in the order of display.
@@ -47,6 +48,23 @@ class Part(NamedTuple):
     """Which table of a run it is, such as ``anchors``."""
     rows: pa.Table
     source: TableSource
+
+
+def merged(paths: Sequence[Path], folder: Path) -> dict[Path, int]:
+    """Write the parts of a run's tables as one file each in ``folder``; return these with how many parts they have."""
+    groups: dict[str, list[Path]] = {}
+    for path in paths:
+        columns = set(read_columns(path))
+        name = next((name for name, (_, marks) in _SCHEMAS.items() if marks <= columns), None)
+        if name:
+            groups.setdefault(name, []).append(path)
+    files = {}
+    for name, parts in groups.items():
+        schema = _SCHEMAS[name][0]
+        files[folder / f"{name}.parquet"] = len(parts)
+        tables = (table for path in parts for table in iterate_table(path, schema, schema.names))
+        write_batches(folder / f"{name}.parquet", tables, schema, {})
+    return files
 
 
 def suitable(paths: Sequence[str | Path], entry: FigureEntry) -> list[Path]:
@@ -126,13 +144,18 @@ def _chosen(entry: FigureEntry, source: TableSource) -> dict[str, Sequence[str] 
 
 def _check(chosen: Mapping[str, Sequence[str] | None], found: Mapping[str, Mapping[str, None]], where: str) -> None:
     """Raise DeltapError unless every chosen value occurs, and of what nobody chose (but models, data sets) one does."""
+    if chosen and not any(found.values()):
+        raise DeltapError(f"{where}: there are no rows: no probes could be trained; samples.md says why")
     for column, values in chosen.items():
         there = found.get(column, {})
         for value in values or ():
             if value not in there:
                 raise DeltapError(f"{where}: no rows with {column} {value!r}{nearest(value, there)}")
         if values is None and column not in ("model", "dataset") and len(there) > 1:
-            raise DeltapError(f"{where}: several values of {column} ({', '.join(there)}): choose one with --{column}")
+            raise DeltapError(
+                f"{where}: several values of {column} ({', '.join(there)}): choose one with '{column}' in the figure's "
+                f"entry, or --{column}"
+            )
 
 
 def read_labels(paths: Sequence[str | Path]) -> dict[str, dict[str, str]]:

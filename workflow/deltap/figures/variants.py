@@ -9,7 +9,7 @@ from deltap.settings import FigureEntry
 
 _TABLES = {
     "delta_p": ("delta_p_summary", "anchors", "delta_p"),
-    "flip_rate": ("delta_p_summary", "anchors", "delta_p"),
+    "flip_rate": ("anchors",),  # the others may have samples of one anchor only
     "delta_p_distribution": ("anchors",),
     "groups": ("anchors",),
     "auroc": ("probes",),

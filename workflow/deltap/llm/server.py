@@ -9,7 +9,7 @@ import openai
 
 from deltap.errors import DeltapError
 from deltap.llm.ask import Progress, Task
-from deltap.settings import LlmSettings, Server
+from deltap.settings import REPLY_TOKENS, LlmSettings, Server
 
 _RETRIES = 5  # with growing pauses, for a server that is busy or starts
 
@@ -21,7 +21,7 @@ class ServerModel:
         """Prepare requests. Raises DeltapError if the key's environment variable is not set."""
         assert settings.server is not None
         self._server: Server = settings.server
-        self._max_new_tokens = settings.max_new_tokens
+        self._max_new_tokens = settings.max_new_tokens or REPLY_TOKENS
         variable = self._server.key_variable
         if variable and not os.environ.get(variable):
             raise DeltapError(
@@ -60,6 +60,11 @@ class ServerModel:
             raise DeltapError(
                 f"{self._server.url}: the server refuses the key ({error.message}); name the environment variable that "
                 "holds it as llm.server.key_variable"
+            ) from None
+        except openai.APITimeoutError:
+            raise DeltapError(
+                f"{self._server.url}: no reply within {self._server.timeout:g} seconds; raise llm.server.timeout, or "
+                "lower llm.server.parallel"
             ) from None
         except openai.APIConnectionError as error:
             raise DeltapError(f"{self._server.url}: no server answers ({error.__cause__ or error}); start it") from None

@@ -30,9 +30,9 @@ class LanguageModel:
         ids = [prompt.ids for prompt in prompts]
         return self.engine.generate(ids, self.ends, self.entry.max_new_tokens, progress)
 
-    def read(self, prompt: Prompt, ids: Sequence[int]) -> Answer:
-        """Return the answer that generated ``ids`` spell."""
-        truncated = len(ids) >= self.entry.max_new_tokens
+    def read(self, prompt: Prompt, ids: Sequence[int], given: bool = False) -> Answer:
+        """Return the answer that ``ids`` spell, generated ones or those of a ``given`` answer, which is never cut."""
+        truncated = not given and len(ids) >= self.entry.max_new_tokens
         return read_answer(self.tokenizer, prompt.ids, list(ids), truncated, self.entry.thinking)
 
     def spell(self, prompt: Prompt, answer: str) -> list[int]:
