@@ -4,6 +4,8 @@
     snakemake download -c1                           what needs a network: models and question sets of the hub
     snakemake --configfile config/demo.yaml -c2      the demo: a small model, bundled questions
     snakemake --configfile mine.yaml -c8             your own
+    snakemake figures -c2                            the configured figures, and what they need
+    snakemake figures_partial -c1                    what is finished of a run that still runs
 
 The stages are in workflow/rules, one file each, in the order of the flow; the algorithms are in workflow/deltap.
 """
@@ -34,7 +36,7 @@ configfile: BASE / "config" / "config.yaml"
 try:
     RUN = Run(config, BASE / "config")
     RUN.check_inputs()
-    FIGURES = RUN.figure_variants()
+    FIGURES = RUN.figure_jobs()
 except DeltapError as error:
     raise WorkflowError(str(error)) from None
 
@@ -87,6 +89,7 @@ localrules:
     all,
     tables,
     figures,
+    figures_partial,
     download,
 
 
@@ -98,6 +101,7 @@ rule all:
 
 
 onsuccess:
-    print(f"\nFigures: {' '.join(f'{RESULTS}/figures/{figure}.{SETTINGS.formats[0]}' for figure in FIGURES)}")
+    drawn = [figure for job in FIGURES.values() if (figure := Path(f"{RESULTS}/figures/{job.files[0]}")).exists()]
+    print(f"\nFigures: {' '.join(map(str, drawn))}")
     print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
     print(f"To read: {RESULTS}/samples.md, {RESULTS}/extraction.md")

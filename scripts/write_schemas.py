@@ -8,13 +8,13 @@ from pydantic import TypeAdapter
 
 from deltap import cli
 from deltap.files import write_text
-from deltap.settings import DatasetEntry, FigureEntry, ModelEntry, RunSettings
+from deltap.settings import DatasetEntry, Figure, ModelEntry, RunSettings
 
 SCHEMAS = {
     "run": RunSettings,
     "models": dict[str, ModelEntry],
     "datasets": dict[str, DatasetEntry],
-    "figures": dict[str, FigureEntry],
+    "figures": dict[str, Figure],
 }
 
 

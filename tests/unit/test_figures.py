@@ -2,8 +2,11 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
+import zlib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -17,24 +20,19 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
 from deltap.errors import DeltapError
-from deltap.figures.delta_p import draw
+from deltap.figures import delta_p
 from deltap.figures.save import save
 from deltap.figures.style import colours, delta_p_limits, layer_ticks
-from deltap.figures.summary import read_labels, read_summaries, select
-from deltap.settings import ANCHORS, BootstrapSettings, FigureEntry
-from deltap.tables import DELTA_P, SUMMARY, write_table
+from deltap.settings import ANCHORS, DeltaPFigure
+from deltap.tables import SUMMARY, write_table
+from synthetic import LABELS, PAPER
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "plot_delta_p.py"
-LABELS = {
-    "model": {"qwen3-8b": "Qwen3-8B", "qwen3-32b": "Qwen3-32B"},
-    "dataset": {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ"},
-}
-PAPER = {"qwen3-8b": 36, "qwen3-32b": 64}
 
 # The main figure's legend: entry, colour (matplotlib's names of tab10) and line.
 LEGEND = [
@@ -93,14 +91,19 @@ def paper(models: dict[str, int], datasets: list[str], **values: object) -> pa.T
     )
 
 
-def draw_main_figure(entry: FigureEntry) -> Figure:
+def draw(table: pa.Table, entry: DeltaPFigure, labels: dict, anchors: Sequence[str] | None = None) -> Figure:
+    entry = entry.model_copy(update={"anchors": anchors and tuple(anchors)})
+    return delta_p.draw(table.to_pandas(), entry, {"model": {}, "dataset": {}, **labels})
+
+
+def draw_main_figure(entry: DeltaPFigure) -> Figure:
     return draw(paper(PAPER, list(LABELS["dataset"])), entry, LABELS)
 
 
 @cache
 def main_figure() -> Figure:
     """Return the main figure, which tests look at and do not change."""
-    return draw_main_figure(FigureEntry())
+    return draw_main_figure(DeltaPFigure())
 
 
 def legend_texts(figure: Figure) -> list[str]:
@@ -175,7 +178,7 @@ def test_every_panel_draws_every_curve_as_the_legend_says():
 
 
 def test_a_band_spans_the_interval_in_its_curves_colour():
-    figure = draw(summary([row(0), row(1), row(2)]), FigureEntry(), {}, ["q_anchored"])
+    figure = draw(summary([row(0), row(1), row(2)]), DeltaPFigure(), {}, ["q_anchored"])
     band, _ = bands(figure)
     (path,) = band.get_paths()
     assert {tuple(point) for point in path.vertices} >= {(0, -3), (0, 3), (1, -5), (1, 1), (2, -7), (2, -1)}
@@ -183,7 +186,7 @@ def test_a_band_spans_the_interval_in_its_curves_colour():
 
 
 def test_layers_without_samples_are_gaps_and_lone_layers_are_marked():
-    figure = draw(summary([row(0), row(1), empty(2), single(3), empty(4), row(5)]), FigureEntry(), {})
+    figure = draw(summary([row(0), row(1), empty(2), single(3), empty(4), row(5)]), DeltaPFigure(), {})
     (line,) = [line for label, line in curves(figure).items() if label.startswith("Q")]
     np.testing.assert_array_equal(line.get_ydata(), [0, -2, np.nan, -6, np.nan, -10])
     assert line.get_markevery() == [3, 5]
@@ -191,12 +194,12 @@ def test_layers_without_samples_are_gaps_and_lone_layers_are_marked():
 
 
 def test_an_absent_row_is_a_gap_like_an_empty_one():
-    figure = draw(summary([row(0), row(2)]), FigureEntry(), {})
+    figure = draw(summary([row(0), row(2)]), DeltaPFigure(), {})
     np.testing.assert_array_equal(curves(figure)["Q-Anchored (d)"].get_ydata(), [0, np.nan, -4])
 
 
 def test_single_samples_have_no_band_and_a_lone_band_is_a_stroke():
-    figure = draw(summary([row(0), row(1), single(2), row(3), single(4)]), FigureEntry(), {}, ["q_anchored"])
+    figure = draw(summary([row(0), row(1), single(2), row(3), single(4)]), DeltaPFigure(), {}, ["q_anchored"])
     band, strokes = bands(figure)
     assert {x for path in band.get_paths() for x in path.vertices[:, 0]} <= {0, 1, 3}
     np.testing.assert_array_equal(strokes.get_segments(), [[[3, -9], [3, -3]]])
@@ -206,7 +209,7 @@ def test_a_data_set_without_flips_keeps_its_legend_entry_and_is_noted():
     rows = [row(layer, dataset="popqa") for layer in range(3)]
     rows += [empty(layer, dataset="nq") for layer in range(3)]
     rows += [row(layer, dataset=dataset, anchor="a_anchored") for layer in range(3) for dataset in ("popqa", "nq")]
-    figure = draw(summary(rows), FigureEntry(), LABELS)
+    figure = draw(summary(rows), DeltaPFigure(), LABELS)
     assert "Q-Anchored (NQ)" in legend_texts(figure)
     assert notes(figure) == "no Q-Anchored samples: NQ"
 
@@ -214,13 +217,13 @@ def test_a_data_set_without_flips_keeps_its_legend_entry_and_is_noted():
 def test_a_data_set_that_one_model_lacks_is_noted_there():
     rows = [row(model="a", anchor=anchor, dataset=dataset) for anchor in ANCHORS for dataset in ("x", "y")]
     rows += [row(model="b", anchor=anchor, dataset="x") for anchor in ANCHORS]
-    figure = draw(summary(rows), FigureEntry(), {})
+    figure = draw(summary(rows), DeltaPFigure(), {})
     assert notes(figure, 0) == ""
-    assert notes(figure, 1) == "no Q-Anchored samples: y\nno A-Anchored samples: y"
+    assert notes(figure, 1) == "no data: y"
 
 
 def test_only_the_asked_for_anchors_are_drawn_in_their_usual_colours():
-    figure = draw(paper({"m": 5}, ["x", "y"]), FigureEntry(), {}, ["a_anchored"])
+    figure = draw(paper({"m": 5}, ["x", "y"]), DeltaPFigure(), {}, ["a_anchored"])
     assert legend_texts(figure) == ["A-Anchored (x)", "A-Anchored (y)"]
     assert [to_hex(line.get_color()) for line in figure.legends[0].get_lines()] == [
         to_hex("tab:orange"),
@@ -230,14 +233,13 @@ def test_only_the_asked_for_anchors_are_drawn_in_their_usual_colours():
 
 def test_labels_decide_the_order_and_slugs_without_label_follow_as_they_appear():
     labels = {"dataset": {"y": "Why", "absent": "Absent", "x": "Ex"}}
-    figure = draw(paper({"m": 3}, ["w", "x", "y"]), FigureEntry(), labels, ["q_anchored"])
+    figure = draw(paper({"m": 3}, ["w", "x", "y"]), DeltaPFigure(), labels, ["q_anchored"])
     assert legend_texts(figure) == ["Q-Anchored (Why)", "Q-Anchored (Ex)", "Q-Anchored (w)"]
     assert figure.axes[0].get_title() == "m"
 
 
 def test_a_data_set_keeps_its_colour_when_others_are_left_out():
-    rows = select(paper(PAPER, list(LABELS["dataset"])), FigureEntry(), datasets=["nq"])
-    figure = draw(rows, FigureEntry(), LABELS)
+    figure = draw(paper(PAPER, ["nq"]), DeltaPFigure(), LABELS)
     assert [to_hex(line.get_color()) for line in figure.legends[0].get_lines()] == [
         to_hex("tab:pink"),
         to_hex("tab:gray"),
@@ -245,13 +247,13 @@ def test_a_data_set_keeps_its_colour_when_others_are_left_out():
 
 
 def test_one_model_makes_one_panel():
-    figure = draw(paper({"qwen3-8b": 36}, ["popqa"]), FigureEntry(), LABELS)
+    figure = draw(paper({"qwen3-8b": 36}, ["popqa"]), DeltaPFigure(), LABELS)
     assert [panel.get_title() for panel in figure.axes] == ["Qwen3-8B"]
 
 
 def test_twelve_models_wrap_to_rows_of_four_that_share_the_y_axis():
     models = {f"a-model-with-a-long-name-{number}": 20 + number for number in range(12)}
-    figure = draw(paper(models, ["x"]), FigureEntry(), {})
+    figure = draw(paper(models, ["x"]), DeltaPFigure(), {})
     figure.draw_without_rendering()
     assert [panel.get_title() for panel in figure.axes] == list(models)
     assert places(figure) == [(number // 4, number % 4) for number in range(12)]
@@ -261,7 +263,7 @@ def test_twelve_models_wrap_to_rows_of_four_that_share_the_y_axis():
 
 
 def test_five_models_make_rows_of_three_and_two():
-    figure = draw(paper(dict.fromkeys("abcde", 4), ["x"]), FigureEntry(), {})
+    figure = draw(paper(dict.fromkeys("abcde", 4), ["x"]), DeltaPFigure(), {})
     assert places(figure) == [
         (0, 0),
         (0, 1),
@@ -272,14 +274,14 @@ def test_five_models_make_rows_of_three_and_two():
 
 
 def test_a_single_layer_is_drawn():
-    figure = draw(summary([row(0)]), FigureEntry(), {})
+    figure = draw(summary([row(0)]), DeltaPFigure(), {})
     assert list(figure.axes[0].get_xticks()) == [0]
     assert curves(figure)["Q-Anchored (d)"].get_markevery() == [0]
 
 
 @pytest.mark.parametrize("number", [5, 6, 7, 11])
 def test_a_longer_legend_keeps_the_two_anchors_of_a_data_set_in_one_column(number):
-    figure = draw(paper({"m": 4}, [f"set {i}" for i in range(number)]), FigureEntry(), {})
+    figure = draw(paper({"m": 4}, [f"set {i}" for i in range(number)]), DeltaPFigure(), {})
     figure.draw_without_rendering()
     texts = figure.legends[0].get_texts()[: 2 * number]
     assert [text.get_text() for text in texts] == [f"{a}-Anchored (set {i})" for i in range(number) for a in "QA"]
@@ -288,14 +290,14 @@ def test_a_longer_legend_keeps_the_two_anchors_of_a_data_set_in_one_column(numbe
 
 
 def test_the_legend_takes_fewer_columns_where_the_figure_is_narrow():
-    figure = draw(paper({"m": 4}, list(LABELS["dataset"])), FigureEntry(width=3.4), LABELS)
+    figure = draw(paper({"m": 4}, list(LABELS["dataset"])), DeltaPFigure(width=3.4), LABELS)
     figure.draw_without_rendering()
     assert figure.legends[0].get_window_extent().width <= figure.bbox.width
     assert legend_texts(figure) == [text for text, _, _ in LEGEND]
 
 
 def test_redundant_gives_each_data_set_its_marker():
-    figure = draw_main_figure(FigureEntry(redundant=True))
+    figure = draw_main_figure(DeltaPFigure(redundant="markers"))
     markers = [line.get_marker() for line in figure.legends[0].get_lines()]
     assert markers[0::2] == markers[1::2]
     assert len(set(markers)) == 4
@@ -304,20 +306,20 @@ def test_redundant_gives_each_data_set_its_marker():
 
 def test_show_n_gives_the_range_of_n_over_panels_and_layers():
     rows = [row(0, n=5), row(1, n=8), row(0, model="other", n=40), row(0, anchor="a_anchored", n=7)]
-    figure = draw(summary(rows), FigureEntry(show_n=True), {})
+    figure = draw(summary(rows), DeltaPFigure(show_n=True), {})
     assert legend_texts(figure) == ["Q-Anchored (d), n = 5–40", "A-Anchored (d), n = 7"]
 
 
 def test_data_beyond_the_limits_extend_the_axis_for_all_panels():
     rows = [row(0, model="a", mean=-104.0), row(0, model="b", ci_high=41.0)]
-    figure = draw(summary(rows), FigureEntry(), {})
+    figure = draw(summary(rows), DeltaPFigure(), {})
     for panel in figure.axes:
         assert panel.get_ylim() == (-110, 50)
         assert list(panel.get_yticks()) == list(range(-100, 41, 20))
 
 
 def test_without_lower_limit_the_axis_reaches_down_to_the_data():
-    figure = draw(summary([row(0), row(1, mean=-33.0, ci_low=-36.0)]), FigureEntry(y_min=None), {})
+    figure = draw(summary([row(0), row(1, mean=-33.0, ci_low=-36.0)]), DeltaPFigure(y_min=None), {})
     assert figure.axes[0].get_ylim() == (-40, 20)
 
 
@@ -361,118 +363,35 @@ def test_more_than_five_data_sets_have_pairs_of_a_dark_and_a_light_tone():
 
 def test_an_unknown_palette_is_refused():
     with pytest.raises(DeltapError, match="palette: 'tab11'"):
-        draw(summary([row()]), FigureEntry(palette="tab11"), {})
+        draw(summary([row()]), DeltaPFigure(palette="tab11"), {})
 
 
 def test_two_rows_for_one_point_are_refused():
     with pytest.raises(DeltapError, match="two rows for model m, dataset d, anchor q_anchored, layer 0"):
-        draw(summary([row(), row(site="mlp")]), FigureEntry(), {})
+        draw(summary([row(), row(site="mlp")]), DeltaPFigure(), {})
 
 
 def test_samples_without_a_mean_are_refused():
     with pytest.raises(DeltapError, match="no mean for model m, dataset d, anchor q_anchored, layer 7"):
-        draw(summary([row(), row(7, mean=float("nan"))]), FigureEntry(), {})
+        draw(summary([row(), row(7, mean=float("nan"))]), DeltaPFigure(), {})
 
 
 def test_a_table_without_rows_is_refused():
     with pytest.raises(DeltapError, match="no rows"):
-        draw(summary([]), FigureEntry(), {})
+        draw(summary([]), DeltaPFigure(), {})
 
 
 def test_drawing_leaves_matplotlib_as_it_was():
     before = dict(matplotlib.rcParams)
-    draw_main_figure(FigureEntry())
+    draw_main_figure(DeltaPFigure())
     assert dict(matplotlib.rcParams) == before
     assert not plt.get_fignums()
-
-
-def test_selection_keeps_one_site_position_grouping_and_extractor():
-    rows = [row(site=site, grouping=grouping) for site in ("attn", "mlp") for grouping in ("per_layer", "reference")]
-    chosen = select(summary(rows), FigureEntry(site="mlp", grouping="reference", position=None)).to_pylist()
-    assert [(found["site"], found["grouping"]) for found in chosen] == [("mlp", "reference")]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"models": ["qwen3-8B"]}, "model 'qwen3-8B'; did you mean 'qwen3-8b'"),
-        ({"datasets": ["trivia"]}, "dataset 'trivia'; did you mean 'triviaqa'"),
-        ({"entry": FigureEntry(extractor="rules")}, r"extractor 'rules' \(valid: auto\)"),
-        ({"entry": FigureEntry(site="resid")}, r"site 'resid' \(valid: attn\)"),
-    ],
-)
-def test_selecting_what_the_table_lacks_is_refused_by_name(arguments, message):
-    with pytest.raises(DeltapError, match=message):
-        select(paper(PAPER, list(LABELS["dataset"])), **({"entry": FigureEntry()} | arguments))
-
-
-def test_several_extractors_need_a_choice():
-    table = summary([row(extractor="auto"), row(extractor="rules")])
-    with pytest.raises(DeltapError, match=r"several values of extractor \(auto, rules\)"):
-        select(table, FigureEntry())
-    assert select(table, FigureEntry(extractor="rules")).num_rows == 1
-
-
-def test_tables_are_read_together_with_their_labels(tmp_path):
-    for name, layers in PAPER.items():
-        labels = {"model": [[name, LABELS["model"][name]]], "dataset": list(LABELS["dataset"].items())}
-        write_table(tmp_path / name, paper({name: layers}, ["popqa"]), SUMMARY, {"labels": labels})
-    paths = [tmp_path / name for name in PAPER]
-    assert read_summaries(paths, BootstrapSettings()).num_rows == 2 * (36 + 64)
-    found = read_labels(paths)
-    assert found == LABELS
-    assert list(found["model"]) == list(PAPER)
-
-
-def test_a_summary_of_plain_columns_is_read_too(tmp_path):
-    plain = pa.Table.from_pylist([row()])
-    pq.write_table(plain, tmp_path / "plain.parquet")
-    assert read_summaries([tmp_path / "plain.parquet"], BootstrapSettings()).to_pylist() == [row()]
-    assert read_labels([tmp_path / "plain.parquet"]) == {"model": {}, "dataset": {}}
-
-
-def test_missing_and_wrong_columns_are_refused_by_file_and_name(tmp_path):
-    table = paper({"m": 3}, ["x"])
-    pq.write_table(table.drop_columns(["n", "ci_low"]), tmp_path / "short.parquet")
-    with pytest.raises(DeltapError, match=r"short.parquet: missing columns n, ci_low"):
-        read_summaries([tmp_path / "short.parquet"], BootstrapSettings())
-    wrong = table.set_column(table.schema.get_field_index("mean"), "mean", pa.array(["low"] * len(table)))
-    pq.write_table(wrong, tmp_path / "wrong.parquet")
-    with pytest.raises(DeltapError, match=r"wrong.parquet: mean is string"):
-        read_summaries([tmp_path / "wrong.parquet"], BootstrapSettings())
-    with pytest.raises(DeltapError, match="no such table"):
-        read_summaries([tmp_path / "absent.parquet"], BootstrapSettings())
-
-
-def test_a_table_of_samples_is_summarised_first(tmp_path):
-    pytest.importorskip("deltap.delta_p")
-    shared = {
-        "model": "m",
-        "dataset": "d",
-        "extractor": "auto",
-        "grouping": "per_layer",
-        "site": "attn",
-        "position": "exact_answer_last",
-        "label": "truthful",
-        "predicted": "truthful",
-        "p_clean": 0.9,
-    }
-    samples = [
-        {**shared, "anchor": anchor, "layer": layer, "question_id": name, "p_knockout": p, "delta_p": 100 * p - 90}
-        for layer in (0, 1)
-        for anchor, name, p in [("q_anchored", "1", 0.3), ("q_anchored", "2", 0.1), ("a_anchored", "3", 0.8)]
-    ]
-    write_table(tmp_path / "delta_p.parquet", samples, DELTA_P, {})
-    rows = select(read_summaries([tmp_path / "delta_p.parquet"], BootstrapSettings(draws=50)), FigureEntry())
-    drawn = curves(draw(rows, FigureEntry(), {}))
-    np.testing.assert_allclose(drawn["Q-Anchored (d)"].get_ydata(), [-70, -70], rtol=1e-6)
-    np.testing.assert_allclose(drawn["A-Anchored (d)"].get_ydata(), [-10, -10], rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
 def test_the_same_figure_gives_the_same_bytes_without_a_date(tmp_path, kind):
     for name in ("first", "second"):
-        save(draw_main_figure(FigureEntry()), tmp_path / f"{name}.{kind}", "made by a test")
+        save(draw_main_figure(DeltaPFigure()), tmp_path / f"{name}.{kind}", "made by a test")
     content = (tmp_path / f"first.{kind}").read_bytes()
     assert content == (tmp_path / f"second.{kind}").read_bytes()
     assert b"made by a test" in content
@@ -483,7 +402,7 @@ def test_the_same_figure_gives_the_same_bytes_without_a_date(tmp_path, kind):
 def test_png_has_300_dots_per_inch_at_the_configured_size(tmp_path):
     save(main_figure(), tmp_path / "figure.png", "")
     with Image.open(tmp_path / "figure.png") as image:
-        assert image.size == (2100, 960)
+        assert image.size == (1890, 960)
         assert image.info["dpi"] == pytest.approx((300, 300), abs=0.1)
 
 
@@ -503,7 +422,7 @@ def test_pdf_embeds_a_truetype_font(tmp_path):
 
 
 def test_another_suffix_is_refused(tmp_path):
-    with pytest.raises(DeltapError, match="png, pdf or svg, not 'jpg'"):
+    with pytest.raises(DeltapError, match="png, pdf, svg, html, not 'jpg'"):
         save(main_figure(), tmp_path / "figure.jpg", "")
     assert not list(tmp_path.iterdir())
 
@@ -522,7 +441,7 @@ def test_script_writes_each_file_and_says_in_it_what_made_it(tmp_path):
     write_table(tmp_path / "t.parquet", paper(PAPER, list(LABELS["dataset"])), SUMMARY, {"labels": labels})
     module = script()
     command = ["--table", f"{tmp_path}/t.parquet", "--out", f"{tmp_path}/a.svg", "--out", f"{tmp_path}/b/a.png"]
-    command += ["--settings", json.dumps({"site": None, "redundant": True}), "--models", "qwen3-8b"]
+    command += ["--settings", json.dumps({"site": None, "redundant": "markers"}), "--models", "qwen3-8b"]
     module.main(module.arguments().parse_args(command))
     content = (tmp_path / "a.svg").read_text("utf-8")
     assert "Qwen3-8B" in content
@@ -530,7 +449,8 @@ def test_script_writes_each_file_and_says_in_it_what_made_it(tmp_path):
     with Image.open(tmp_path / "b" / "a.png") as image:
         made_by = json.loads(image.info["Description"])
     assert made_by["stage"] == "plot_delta_p"
-    assert made_by["settings"]["redundant"]
+    (entry,) = made_by["settings"]["figures"].values()
+    assert (entry["redundant"], entry["models"]) == ("markers", ["qwen3-8b"])
 
 
 def test_script_ends_with_one_message_and_needs_no_model_library(tmp_path):
@@ -544,3 +464,163 @@ def test_script_ends_with_one_message_and_needs_no_model_library(tmp_path):
     assert messages[0].startswith(f"error: {tmp_path}/t.parquet: missing columns model, dataset")
     assert "matplotlib.figure" in imported
     assert not {"torch", "transformers", "deltap.delta_p"} & imported
+
+
+def script_file(tmp_path: Path, *arguments: str) -> str:
+    """Run the script for an SVG of the main figure's table and return the SVG."""
+    labels = {kind: list(names.items()) for kind, names in LABELS.items()}
+    table = tmp_path / "t.parquet"
+    write_table(table, paper(PAPER, list(LABELS["dataset"])), SUMMARY, {"labels": labels})
+    module = script()
+    module.main(module.arguments().parse_args(["--table", str(table), "--out", f"{tmp_path}/a.svg", *arguments]))
+    return (tmp_path / "a.svg").read_text("utf-8")
+
+
+def test_every_key_of_the_settings_is_an_option_of_the_script(tmp_path):
+    text = script_file(
+        tmp_path, "--models", "qwen3-32b", "qwen3-8b", "--datasets", "nq", "popqa", "--anchors", "q_anchored",
+        "--x", "depth", "--y-min", "null", "--width", "3.5", "--show-n", "--palette", "black", "red", "green", "blue",
+        "yellow", "navy", "pink", "gray", "--redundant", "dashes",
+    )  # fmt: skip
+    assert text.index(">Qwen3-32B<") < text.index(">Qwen3-8B<")
+    assert text.index(">Q-Anchored (NQ), n = 10<") < text.index(">Q-Anchored (PopQA), n = 10<")
+    assert "A-Anchored" not in text
+    assert ">Depth<" in text
+    assert ">−100<" not in text
+    assert 'width="252pt"' in text
+    assert "stroke: #000000" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--x", "height"], "--x: Input should be 'layer' or 'depth' (found: 'height')"),
+        (["--interval", "2"], "--interval: Input should be less than 1"),
+        (["--models", "qwen"], "'qwen'"),
+        (["--reference-class", "gold"], "a summary has its reference class already; give the run's anchors.parquet"),
+        (["--interval", "0.9"], "a summary has its interval already; give the run's anchors.parquet"),
+        (["--label", "a", "b"], "--label: 2 labels for 1 tables"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_name(tmp_path, arguments, message):
+    with pytest.raises(DeltapError) as caught:
+        script_file(tmp_path, *arguments)
+    assert message in str(caught.value)
+
+
+def test_depth_runs_from_0_to_1_whatever_the_number_of_layers():
+    figure = draw(paper({"a": 5, "b": 9}, ["x"]), DeltaPFigure(x="depth"), {})
+    for panel, layers in enumerate((5, 9)):
+        line = curves(figure, panel)["Q-Anchored (x)"]
+        np.testing.assert_allclose(line.get_xdata(), np.linspace(0, 1, layers))
+        assert figure.axes[panel].get_xlabel() == "Depth"
+        assert list(figure.axes[panel].get_xticks()) == [0, 0.25, 0.5, 0.75, 1]
+    assert draw(summary([row(0)]), DeltaPFigure(x="depth"), {}).axes[0].get_xlabel() == "Depth"
+
+
+def test_dashes_tell_every_curve_apart_and_leave_q_anchored_nearly_solid():
+    figure = draw_main_figure(DeltaPFigure(redundant="dashes"))
+    lines = figure.legends[0].get_lines()
+    patterns = [line._dash_pattern[1] for line in lines]
+    assert len({str(pattern) for pattern in patterns}) == 8
+    inked = [1 if pattern is None else sum(pattern[0::2]) / sum(pattern) for pattern in patterns]
+    assert min(inked[0::2]) > 0.7 > max(inked[1::2])
+
+
+def luminance(colour: Any) -> float:
+    return float(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)))
+
+
+def test_redundant_curves_differ_without_any_colour():
+    for redundant in ("markers", "dashes"):
+        lines = draw_main_figure(DeltaPFigure(redundant=redundant)).legends[0].get_lines()
+        assert len({(str(line._dash_pattern), line.get_marker()) for line in lines}) == 8
+        assert all(luminance(line.get_color()) < 0.7 for line in lines)  # dark enough on white paper
+
+
+def test_a_curve_is_thin_where_its_means_rest_on_few_samples_and_a_note_says_so():
+    n = [3, 3, 12, 12, 12, 9]
+    rows = [row(layer, n=number) for layer, number in enumerate(n)]
+    figure = draw(summary(rows), DeltaPFigure(thin_below=10), {}, ["q_anchored"])
+    (whole,) = curves(figure).values()
+    (thick,) = [line for line in figure.axes[0].lines if line.get_label() == "_thick"]
+    np.testing.assert_array_equal(np.isfinite(thick.get_ydata()), [False, False, True, True, True, False])
+    assert whole.get_linewidth() < 0.6 * thick.get_linewidth()
+    assert notes(figure) == "thin: n < 10"
+    (entry,) = figure.legends[0].get_lines()
+    assert entry.get_linewidth() == thick.get_linewidth()
+
+
+def test_without_a_threshold_nothing_is_thin():
+    figure = draw(summary([single(0), single(1)]), DeltaPFigure(thin_below=0), {}, ["q_anchored"])
+    assert len(figure.axes[0].lines) == 2  # the curve and zero
+    assert notes(figure) == ""
+
+
+@pytest.mark.parametrize(("width", "inches"), [("one-column", 3.03), ("two-columns", 6.3), (5.5, 5.5)])
+def test_widths_of_papers_have_names(width, inches):
+    assert draw_main_figure(DeltaPFigure(width=width)).get_size_inches()[0] == pytest.approx(inches)
+
+
+def test_the_legend_has_four_columns_at_two_columns_width_and_two_on_request():
+    for columns, found in ((4, 4), (2, 2)):
+        assert draw_main_figure(DeltaPFigure(columns=columns)).legends[0]._ncols == found
+
+
+def test_font_size_scales_text_and_lines():
+    small, large = (draw_main_figure(DeltaPFigure(font_size=size)) for size in (6, 12))
+    for get in (
+        lambda figure: figure.legends[0].get_texts()[0].get_fontsize(),
+        lambda figure: figure.axes[0].xaxis.label.get_fontsize(),
+        lambda figure: curves(figure)["Q-Anchored (PopQA)"].get_linewidth(),
+    ):
+        assert get(large) == pytest.approx(2 * get(small))
+
+
+def test_panels_per_row_stacks_models():
+    assert places(draw_main_figure(DeltaPFigure(panels_per_row=1))) == [(0, 0), (1, 0)]
+
+
+def test_everything_stands_inside_the_figure():
+    for entry in (DeltaPFigure(), DeltaPFigure(width="one-column", panels_per_row=1, font_size=7)):
+        figure = draw_main_figure(entry)
+        box = figure.get_tightbbox()
+        width, height = figure.get_size_inches()
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= width
+        assert box.y1 <= height
+
+
+def test_a_notice_stands_above_the_panels():
+    figure = delta_p.draw(paper({"m": 3}, ["x"]).to_pandas(), DeltaPFigure(), LABELS, "Incomplete: 1 of 2")
+    assert figure.get_suptitle() == "Incomplete: 1 of 2"
+
+
+def test_a_palette_is_a_name_of_matplotlib_or_seaborn_or_a_list_of_colours():
+    assert to_hex(colours("tab10", 4)[1]["a_anchored"]) == to_hex("tab:red")
+    assert to_hex(colours("colorblind", 4)[0]["q_anchored"]) == "#0173b2"  # seaborn's
+    assert colours(("black", "white"), 1) == [{"q_anchored": (0, 0, 0), "a_anchored": (1, 1, 1)}]
+    assert len({*map(str, colours("viridis", 4))}) == 4
+    with pytest.raises(DeltapError, match="palette"):
+        colours(("blak", "white"), 1)
+
+
+def test_the_pdf_says_delta_as_text(tmp_path):
+    save(main_figure(), tmp_path / "figure.pdf", "")
+    content = (tmp_path / "figure.pdf").read_bytes()
+    streams = [zlib.decompress(stream) for stream in re.findall(rb"stream\r?\n(.*?)endstream", content, re.DOTALL)
+               if stream[:1] == b"x"]  # fmt: skip
+    assert any(
+        b"<0394>" in stream for stream in streams if b"beginbfrange" in stream
+    )  # Δ is U+0394 to whoever copies it
+
+
+def test_a_note_stands_where_it_covers_no_curve():
+    rows = [row(layer, mean=15.0, n=5) for layer in range(10)]
+    figure = draw(summary(rows), DeltaPFigure(), {}, ["q_anchored"])
+    (text,) = figure.axes[0].texts
+    assert text.get_position()[1] < 0.5
+    low = [row(layer, mean=-50.0, n=5) for layer in range(10)]
+    (text,) = draw(summary(low), DeltaPFigure(), {}, ["q_anchored"]).axes[0].texts
+    assert text.get_position() == (0.99, 0.99)

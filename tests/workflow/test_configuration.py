@@ -75,6 +75,7 @@ def test_shards_and_anchors_follow_the_configuration(folder, configfile):
         ({"probe": {"kind": "forest"}}, "probe.kind: "),
         ({"figures": ["delta_q"]}, "unknown name 'delta_q'; did you mean 'delta_p'?"),
         ({"inference": {"sites": ["resid"]}}, "'attn' is not measured in this run"),
+        ({"figure_tables": "nowhere"}, "figure 'delta_p': nowhere: no such table or folder of tables"),
         ({"run": "../up"}, "run: "),
         ({"model_files": ["nothing.yaml"]}, "nothing.yaml: cannot be read"),
     ],
@@ -176,24 +177,35 @@ def test_one_class_in_a_split_stops_before_probes_with_counts_and_advice(finishe
 REPORTS = ("samples", "extraction")
 CHANGES = {
     "nothing": ({}, set()),
-    "the figure": ({"figures": ["delta_p", "delta_p_all"]}, {"figure"}),
-    "the interval": ({"bootstrap": {"draws": 100}}, {"summarise", "figure"}),
-    "the reference class": ({"reference_class": "gold"}, {"delta_p", "merge", "summarise", "figure"}),
+    "the figure": ({"figures": ["delta_p", "delta_p_all"]}, {"figure_delta_p_all"}),
+    "the interval": ({"bootstrap": {"draws": 100}}, {"summarise", "figure_delta_p"}),
+    "the reference class": ({"reference_class": "gold"}, {"delta_p", "merge", "summarise", "figure_delta_p"}),
     "the probe": (
         {"probe": {"regularisation": [0.5]}},
-        {"probes", "anchors", "delta_p", "merge", "summarise", "figure"},
+        {"probes", "anchors", "delta_p", "merge", "summarise", "figure_delta_p"},
     ),
     "the labels": (
         {"labels": {"match": "containment"}},
-        {"labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure", *REPORTS},
+        {"labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure_delta_p", *REPORTS},
     ),
     "the prompt": (
         {"prompt": {"message": "{question}"}},
-        {"inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure", *REPORTS},
+        {"inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure_delta_p", *REPORTS},
     ),
     "the number of questions": (
         {"questions": {"number": 60, "splits": {"train": 0.4, "validation": 0.25, "test": 0.35}}},
-        {"questions", "inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure", *REPORTS},
+        {
+            "questions",
+            "inference",
+            "labels",
+            "probes",
+            "anchors",
+            "delta_p",
+            "merge",
+            "summarise",
+            "figure_delta_p",
+            *REPORTS,
+        },
     ),
 }
 
@@ -217,3 +229,45 @@ def test_a_new_data_set_computes_that_data_set_only(finished, configfile):
 
 def test_the_workflow_is_lint_clean(folder, configfile):
     assert "Congratulations" in snakemake(folder, configfile, "--lint", check=False).stdout
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        ({"kind": "dleta_p"}, "mine: kind: Input should be 'delta_p'"),
+        ({"kind": "auroc", "grouping": "per_layer"}, "mine: grouping: unknown key"),
+        ({"pallete": "tab10"}, "mine: pallete: unknown key; did you mean 'palette'?"),
+        ({"models": ["tiny-bse"]}, "figure 'mine': models: 'tiny-bse' is not in this run; did you mean 'tiny-base'?"),
+        ({"tables": ["lost.parquet"]}, "lost.parquet: no such table"),
+        ({"kind": "groups", "formats": ["html"]}, "html goes with kind: delta_p"),
+    ],
+)
+def test_a_wrong_figure_is_refused_by_name(folder, configfile, definition, message):
+    assert message in refused(folder, with_figure(configfile, **definition))
+
+
+def with_figure(configfile, **definition):
+    """A configuration with the figure ``mine``."""
+    folder = configfile.parent
+    path = running.write_yaml(folder / f"figures-{len(list(folder.glob('figures-*')))}.yaml", {"mine": definition})
+    return changed(configfile, figures=["mine"], figure_files=[str(path)])
+
+
+@pytest.mark.parametrize(
+    ("definition", "jobs"),
+    [
+        ({"palette": "colorblind"}, {"figure_mine"}),
+        ({"interval": 0.5, "reference_class": "gold"}, {"figure_mine"}),  # from the anchors, which are there
+        ({"kind": "auroc", "site": None}, {"figure_mine"}),
+    ],
+)
+def test_a_new_figure_draws_that_figure_only(finished, configfile, definition, jobs):
+    done = snakemake(configfile.parent, with_figure(configfile, **definition), "-n")
+    assert set(planned(done.stdout)) == jobs
+
+
+def test_what_a_figure_does_not_use_does_not_draw_it_again(finished, configfile):
+    """AUROC depends neither on the interval nor on the reference class."""
+    snakemake(configfile.parent, changed(configfile, figures=["auroc"]), "figures")
+    other = changed(configfile, figures=["auroc"], bootstrap={"draws": 99}, reference_class="gold")
+    assert "figure_auroc" not in planned(snakemake(configfile.parent, other, "figures", "-n").stdout)

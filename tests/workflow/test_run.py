@@ -10,8 +10,8 @@ import running
 from safetensors import safe_open
 
 from deltap.figures.delta_p import draw
-from deltap.figures.summary import read_labels
-from deltap.settings import FigureEntry
+from deltap.figures.sources import read_labels
+from deltap.settings import DeltaPFigure
 from deltap.tables import (
     ANCHORS,
     DELTA_P,
@@ -178,7 +178,7 @@ def test_files_say_what_made_them(finished):
 def test_the_figure_reads_back_as_specified(finished):
     table = finished / "delta_p_summary.parquet"
     summary = rows(read_table(table, SUMMARY), site="attn", grouping="per_layer")
-    figure = draw(summary, FigureEntry(), read_labels([table]))
+    figure = draw(summary.to_pandas(), DeltaPFigure(), read_labels([table]))
     panels = figure.axes
     assert [panel.get_title() for panel in panels] == ["Tiny (base)", "Tiny (chat)"]
     assert {panel.get_xlabel() for panel in panels} == {"Layer"}

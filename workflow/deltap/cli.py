@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +57,40 @@ def settings(kind: type[Settings], text: str) -> Settings:
         raise DeltapError("\n".join(mistakes(error, kind))) from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DeltapError(f"--settings: {error}") from None
+
+
+def add_options(arguments: argparse._ArgumentGroup, kind: type[BaseModel], without: Collection[str] = ()) -> None:
+    """Add an option for each field of a settings class; ``null`` stands for None.
+
+    `settings_with` puts what was given over settings.
+    """
+    for name, field in kind.model_fields.items():
+        if name in without:
+            continue
+        options: dict[str, Any] = {"help": (field.description or name).replace("%", "%%").replace("``", "'")}
+        if field.annotation is bool:
+            options["action"] = argparse.BooleanOptionalAction
+        elif "tuple" in str(field.annotation):
+            options["nargs"] = "+"
+        arguments.add_argument(f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, **options)
+
+
+def settings_with(options: argparse.Namespace, kind: type[Settings], text: str = "{}") -> Settings:
+    """Return the settings of ``text`` (see `settings`) with the command line's options in their place.
+
+    Raises DeltapError with one line per wrong value.
+    """
+    base = settings(kind, text).model_dump(exclude_unset=True)
+    given = {name: _value(getattr(options, name)) for name in kind.model_fields if hasattr(options, name)}
+    try:
+        return kind.model_validate({**base, **given})
+    except ValidationError as error:
+        raise DeltapError("\n".join(f"--{line}" for line in mistakes(error, kind))) from None
+
+
+def _value(given: Any) -> Any:
+    """Return an option's value; ``null``, alone or in a list of one, is None."""
+    return None if given in ("null", ["null"]) else given
 
 
 def progress(items: Iterable[Item], description: str, total: int | None = None, unit: str = "it") -> "tqdm[Item]":

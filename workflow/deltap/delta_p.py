@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltap.anchors import anchor
-from deltap.settings import ANCHORS, BootstrapSettings, DeltaPStage
+from deltap.errors import DeltapError
+from deltap.settings import ANCHORS, BootstrapSettings, DeltaPStage, ReferenceClass
 from deltap.statistics import group_mean, resampling_counts
 from deltap.tables import DELTA_P, SUMMARY
 
@@ -57,10 +59,25 @@ def _reference(frame: pd.DataFrame, stage: DeltaPStage) -> np.ndarray:
             return (found == "truthful").to_numpy()
 
 
+def with_reference_class(table: pa.Table, reference_class: ReferenceClass, path: str | Path) -> pa.Table:
+    """Return a DELTA_P table (read from ``path``) with ΔP for another reference class.
+
+    Raises DeltapError for ``predicted_at_reference``, because the table does not tell k*.
+    """
+    if reference_class == "predicted_at_reference":
+        raise DeltapError(f"{path}: the tidy table does not tell the reference layer; give the run's anchors.parquet")
+    column = "label" if reference_class == "gold" else "predicted"
+    is_truthful = reference_class == "truthful" or (table[column].cast(pa.string()).to_numpy() == "truthful")
+    values = delta_p(table["p_clean"].to_numpy(), table["p_knockout"].to_numpy(), is_truthful)
+    place = table.schema.get_field_index("delta_p")
+    return table.set_column(place, "delta_p", pa.array(values, pa.float32()))
+
+
 def each_series(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield the rows of one model, data set and extractor after another, from parts in which they stand together."""
     waiting: list[pa.Table] = []
     for part in parts:
+        part = part.unify_dictionaries()  # grouping asks for it
         for key in pa.TableGroupBy(part, _SERIES, use_threads=False).aggregate([]).to_pylist():
             match = reduce(pc.and_, (pc.equal(part[name], value) for name, value in key.items()))
             if waiting and any(waiting[0][name][0].as_py() != value for name, value in key.items()):

@@ -5,14 +5,14 @@ Snakemake reads this at every start, so nothing heavy (torch, pyarrow, …) may 
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from deltap.errors import DeltapError, nearest
-from deltap.figures.variants import figure_variants
+from deltap.figures.variants import figure_variants, find_table, table_names
 from deltap.files import digest
 from deltap.hub import Repository
 from deltap.manifest import MANIFEST
@@ -31,16 +31,28 @@ from deltap.settings import (
     LabelsStage,
     ModelEntry,
     ModelSettings,
+    PlotStage,
     ProbesStage,
     PromptSettings,
     QuestionsStage,
     RunSettings,
     Source,
     SpansStage,
+    TableSource,
+    figure_kind,
     mistakes,
 )
 
 Entry = TypeVar("Entry", bound=BaseModel)
+
+
+class FigureJob(NamedTuple):
+    """How a configured figure is made."""
+
+    stage: PlotStage
+    tables: list[Path]
+    files: list[str]
+    """Names, without folder."""
 
 
 class Run:
@@ -199,21 +211,67 @@ class Run:
         """Return what the inference of ``model`` on ``dataset`` depends on."""
         return InferenceStage(extractor=extractor, **dict(self.answers_stage(model, dataset)))
 
-    def figure_variants(self) -> dict[str, FigureEntry]:
-        """Return the files' stems of all configured figures, and what each shows."""
+    def figure_jobs(self) -> dict[str, FigureJob]:
+        """Return what each configured figure is drawn from, how, and into which files.
+
+        Raises DeltapError when a figure asks for what the run does not measure, or a table from elsewhere is not there.
+        """
+        jobs = {}
+        for name in self.figures:
+            stage = self._figure_stage(name)
+            entry = next(iter(stage.figures.values()))
+            tables = [self.results / f"{table_names(entry)[0]}.parquet"]
+            try:
+                # Whole paths: no rule makes them, even where they lie in this run's own results.
+                tables = [find_table(table.path, entry).resolve() for table in entry.tables or ()] or tables
+            except DeltapError as error:
+                raise DeltapError(f"figure {name!r}: {error}") from None
+            variants = stage.figures.items()
+            files = [f"{stem}.{kind}" for stem, variant in variants for kind in variant.formats or stage.formats]
+            jobs[name] = FigureJob(stage, tables, files)
+        return jobs
+
+    def partial_figures(self) -> PlotStage:
+        """Return how an unfinished run is drawn: every figure of its own tables."""
         settings = self.settings
-        return {
-            stem: entry
-            for name, figure in self.figures.items()
-            for stem, entry in figure_variants(
-                name,
-                figure,
-                settings.inference.sites,
-                settings.inference.positions,
-                settings.groupings,
-                settings.extractors,
-            ).items()
-        }
+        stages = [self._figure_stage(name) for name in self.figures]
+        return PlotStage(
+            figures={name: entry for stage in stages for name, entry in stage.figures.items() if not entry.tables},
+            formats=settings.formats,
+            anchors=settings.anchors,
+            reference_class=settings.reference_class,
+            bootstrap=settings.bootstrap,
+        )
+
+    def _figure_stage(self, figure: str) -> PlotStage:
+        settings, entry = self.settings, self.figures[figure]
+        if settings.figure_tables and not entry.tables:
+            entry = entry.model_copy(update={"tables": (TableSource(path=settings.figure_tables),)})
+        if not entry.tables:
+            self._check_choice(figure, entry)
+            # What the run's summary was made with need not be computed.
+            usual = {"reference_class": settings.reference_class, "interval": settings.bootstrap.level}
+            same = [key for key, value in usual.items() if getattr(entry, key, None) == value]
+            entry = entry.model_copy(update=dict.fromkeys(same))
+        inference = settings.inference
+        variants = figure_variants(
+            figure, entry, inference.sites, inference.positions, settings.groupings, settings.extractors
+        )
+        # Nothing that the figure does not use, lest it be drawn again for nothing.
+        used: dict[str, Any] = {}
+        if entry.kind == "delta_p":
+            used["anchors"] = settings.anchors
+        if entry.kind in ("delta_p", "flip_rate") and (entry.tables or table_names(entry)[0] != "delta_p_summary"):
+            used |= {"bootstrap": settings.bootstrap, "reference_class": settings.reference_class}
+        if entry.kind == "delta_p_distribution":
+            used["reference_class"] = settings.reference_class
+        return PlotStage(figures=dict(variants), formats=settings.formats, **used)
+
+    def _check_choice(self, figure: str, entry: FigureEntry) -> None:
+        for key, valid in (("models", self.models), ("datasets", self.datasets)):
+            for name in getattr(entry, key) or ():
+                if name not in valid:
+                    raise DeltapError(f"figure {figure!r}: {key}: {name!r} is not in this run{nearest(name, valid)}")
 
     def labels_stage(self) -> LabelsStage:
         """Return what labels depend on."""
@@ -274,7 +332,7 @@ def _chosen(names: tuple[str, ...], key: str, files: list[Path], kind: type[Entr
     """Return the entries called ``names`` from definition files; of two with one name the later file's counts."""
     raw: dict[str, tuple[Path, Any]] = {}
     for file in files:
-        raw |= {name: (file, value) for name, value in _definitions(file).items()}
+        raw |= {name: (file, value) for name, value in definitions(file).items()}
     unknown = [name for name in names if name not in raw]
     if unknown:
         raise DeltapError(
@@ -283,10 +341,11 @@ def _chosen(names: tuple[str, ...], key: str, files: list[Path], kind: type[Entr
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DeltapError(f"configuration: {key}: {', '.join(repeated)} listed twice")
-    return {name: _entry(name, *raw[name], kind) for name in names}
+    return {name: definition(name, *raw[name], kind) for name in names}
 
 
-def _definitions(file: Path) -> dict[str, Any]:
+def definitions(file: Path) -> dict[str, Any]:
+    """Return name → definition of a definition file, unchecked; raise DeltapError where it is none."""
     try:
         value = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -296,21 +355,33 @@ def _definitions(file: Path) -> dict[str, Any]:
     return value
 
 
-def _entry(name: str, file: Path, value: Any, kind: type[Entry]) -> Entry:
+def definition(name: str, file: Path, value: Any, kind: type[Entry]) -> Entry:
+    """Return the definition ``value`` of ``file``, checked, with its paths starting at the file's folder.
+
+    A figure is checked by its kind's own class. Raises DeltapError with one line for each mistake.
+    """
+    if issubclass(kind, FigureEntry):
+        kind = figure_kind(value)  # type: ignore[assignment]
     try:
         return kind.model_validate(_resolved(value, file.parent))
     except ValidationError as error:
         raise DeltapError("\n".join(f"{file}: {name}: {line}" for line in mistakes(error, kind))) from None
 
 
-_PATHS = ("path", "ids_file")
+_PATHS = ("path", "ids_file", "tables")
 
 
 def _resolved(value: Any, folder: Path) -> Any:
     """Return a definition in which every path starts at the folder of the file that it stands in."""
+    if isinstance(value, list):
+        return [_resolved(inner, folder) for inner in value]
     if not isinstance(value, dict):
         return value
-    return {
-        key: str(folder / inner) if key in _PATHS and isinstance(inner, str) else _resolved(inner, folder)
-        for key, inner in value.items()
-    }
+    return {key: _at(folder, inner) if key in _PATHS else _resolved(inner, folder) for key, inner in value.items()}
+
+
+def _at(folder: Path, value: Any) -> Any:
+    """Return a path, or each of a list of paths, from ``folder`` on."""
+    if isinstance(value, list):
+        return [_at(folder, inner) for inner in value]
+    return str(folder / value) if isinstance(value, str) else _resolved(value, folder)

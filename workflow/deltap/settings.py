@@ -6,7 +6,15 @@ exactly the keys it uses. The JSON Schemas in ``config/schemas`` are generated f
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from deltap.errors import nearest
 
@@ -20,6 +28,8 @@ Position = Literal["last", "exact_answer_last", "before_exact_answer"]
 Anchor = Literal["q_anchored", "a_anchored"]
 Grouping = Literal["per_layer", "reference"]
 Extractor = Literal["auto", "given", "fields", "llm", "rules"]
+Split = Literal["train", "validation", "test"]
+Format = Literal["png", "pdf", "svg", "html"]
 Match = Literal["exact_answer", "containment", "exact", "llm"]
 ANCHORS: tuple[Anchor, ...] = ("q_anchored", "a_anchored")
 GROUPINGS: tuple[Grouping, ...] = ("per_layer", "reference")
@@ -359,29 +369,159 @@ class DatasetEntry(DatasetSource):
     """What figures show."""
 
 
-class FigureEntry(Section):
-    """A figure of ΔP against layer. Null means every configured one, each in a file of its own."""
+class TableSource(Section):
+    """A table from elsewhere, and how it is told from the others of a figure."""
 
+    path: str
+    """A Parquet file, or a run's folder of results, in which the table that the figure needs is taken; relative to the
+    file that says so."""
+    label: str | None = None
+    """Stands behind the model in the panels' titles. Needed where two tables hold the same model and data set."""
     extractor: Extractor | None = None
-    site: Site | None = "attn"
-    position: Position | None = "exact_answer_last"
-    grouping: Grouping | None = "per_layer"
-    palette: str = "tab10"
-    """A seaborn or matplotlib palette: data set i has its colour 2i for Q-Anchored and 2i + 1 for A-Anchored.
-    Where it has too few colours, ``tab20`` (up to ten data sets) or ``husl`` takes its place."""
-    redundant: bool = False
-    """Markers tell the data sets apart too, for print without colour and for colour-blind readers."""
-    show_n: bool = False
-    """The legend tells of how many samples the means are, least to most over panels and layers."""
+    """Rows of this one only."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_alone(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str) else value
+
+
+class FigureEntry(Section):
+    """What every figure has: where its numbers come from, what it shows of them, and how large it is."""
+
+    kind: Literal["delta_p", "auroc", "flip_rate", "delta_p_distribution", "groups", "exclusions"]
+    tables: tuple[TableSource, ...] | None = Field(None, min_length=1)
+    """Tables from elsewhere instead of the run's own: paths, or ``{path: …, label: …}``, one or a list."""
+    models: tuple[str, ...] | None = Field(None, min_length=1)
+    """These only, in this order; null: all."""
+    datasets: tuple[str, ...] | None = Field(None, min_length=1)
+    """These only, in this order; null: all. Colours do not depend on it."""
+    extractor: Extractor | Literal["all"] | None = None
+    """Null: every configured one, each in a file of its own; ``all``: side by side in one."""
+    palette: str | tuple[str, ...] = "tab10"
+    """A list of colours, or the name of a palette of matplotlib or seaborn: data set i has its colour 2i for Q-Anchored
+    and 2i + 1 for A-Anchored. Where it has too few colours, ``tab20`` (up to ten data sets) or ``husl`` takes its
+    place."""
+    width: Literal["one-column", "two-columns"] | Annotated[float, Field(gt=0)] = "two-columns"
+    """Inches, or that of one or two columns of a paper (of the ACL: 3.03 and 6.3 inches)."""
+    height: float | None = Field(None, gt=0)
+    """Inches of a figure with one row of panels; each further row adds to it. Null: as suits the kind."""
+    panels_per_row: int = Field(4, ge=1)
+    """Models side by side at most."""
     columns: int = Field(4, ge=1)
     """Columns of the legend at most; fewer where the width does not suffice."""
-    width: float = Field(7.0, gt=0)
-    """Inches."""
-    height: float = Field(3.2, gt=0)
-    """Inches, for up to four models; more models wrap to further rows, which make the figure higher."""
+    font_size: float = Field(8, gt=0)
+    """Points, of ticks and legend; other texts go with it."""
+    formats: tuple[Format, ...] | None = Field(None, min_length=1)
+    """Null: the run's. ``html`` is the interactive version, of the kind ``delta_p`` only."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_table(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("tables"), str | dict):
+            return {**values, "tables": [values["tables"]]}
+        return values
+
+    @model_validator(mode="after")
+    def _interactive(self) -> Self:
+        if self.kind != "delta_p" and "html" in (self.formats or ()):
+            raise ValueError("formats: html goes with kind: delta_p")
+        return self
+
+
+class ProbeFigure(FigureEntry):
+    """A figure of one site and position."""
+
+    site: Site | None = "attn"
+    """Null: every configured one, each in a file of its own."""
+    position: Position | None = "exact_answer_last"
+    """Null: every configured one, each in a file of its own."""
+
+
+class LayerFigure(ProbeFigure):
+    """A figure of curves over layers."""
+
+    x: Literal["layer", "depth"] = "layer"
+    """``depth`` is layer / (layers - 1), from 0 to 1, to compare models of different depth."""
+    redundant: Literal["markers", "dashes"] | None = None
+    """Markers or patterns of dashes tell the data sets apart too, for print without colour and for colour-blind
+    readers."""
+
+
+class DeltaPFigure(LayerFigure):
+    """ΔP against layer."""
+
+    kind: Literal["delta_p"] = "delta_p"
+    anchors: tuple[Anchor, ...] | None = Field(None, min_length=1)
+    """Null: the run's."""
+    grouping: Grouping | None = "per_layer"
+    """Null: every configured one, each in a file of its own."""
+    reference_class: ReferenceClass | None = None
+    """Null: the run's. Another one is computed from ``anchors.parquet``."""
+    interval: Fraction | None = None
+    """Level of the band, such as 0.99; null: the run's. Another one is computed from ``anchors.parquet``."""
+    show_n: bool = False
+    """The legend tells of how many samples the means are, least to most over panels and layers."""
+    thin_below: int = Field(10, ge=0)
+    """Where a mean is of fewer samples its curve is thin, and a note says so; 0: never."""
     y_min: float | None = -100
     """Lower end of the ΔP axis; null: down to the data. Both ends move outwards where data lie beyond."""
     y_max: float = 20
+
+
+class AurocFigure(LayerFigure):
+    """AUROC of the probes against layer."""
+
+    kind: Literal["auroc"]
+    split: Split = "test"
+
+
+class FlipRateFigure(LayerFigure):
+    """Share of the test samples that flip, which are those of the grouping ``per_layer``, against layer."""
+
+    kind: Literal["flip_rate"]
+    grouping: Literal["per_layer"] = "per_layer"
+    """The one that has a share of flips at each layer."""
+
+
+class DistributionFigure(ProbeFigure):
+    """ΔP of the single samples at the reference layer k*."""
+
+    kind: Literal["delta_p_distribution"]
+    reference_class: ReferenceClass | None = None
+    """Null: the run's."""
+    y_min: float | None = None
+    """Ends of the ΔP axis; null: those of the data."""
+    y_max: float | None = None
+
+
+class GroupsFigure(ProbeFigure):
+    """How many test samples each group has at the reference layer k*, and how many of them are truthful."""
+
+    kind: Literal["groups"]
+
+
+class ExclusionsFigure(FigureEntry):
+    """How many of the questions asked each exclusion cost."""
+
+    kind: Literal["exclusions"]
+
+
+Figure = DeltaPFigure | AurocFigure | FlipRateFigure | DistributionFigure | GroupsFigure | ExclusionsFigure
+FIGURE_KINDS: dict[str, type[FigureEntry]] = {
+    "delta_p": DeltaPFigure,
+    "auroc": AurocFigure,
+    "flip_rate": FlipRateFigure,
+    "delta_p_distribution": DistributionFigure,
+    "groups": GroupsFigure,
+    "exclusions": ExclusionsFigure,
+}
+
+
+def figure_kind(value: Any) -> type[FigureEntry]:
+    """Return the class that checks a figure's definition: its kind's, or the base, which refuses an unknown kind."""
+    kind = value.get("kind", "delta_p") if isinstance(value, dict) else "delta_p"
+    return FIGURE_KINDS.get(kind, FigureEntry) if isinstance(kind, str) else FigureEntry
 
 
 class RunSettings(Section):
@@ -398,9 +538,21 @@ class RunSettings(Section):
     anchors: tuple[Anchor, ...] = Field(ANCHORS, min_length=1)
     groupings: tuple[Grouping, ...] = Field(GROUPINGS, min_length=1)
     reference_class: ReferenceClass = "predicted"
-    figures: tuple[Name, ...] = ("delta_p", "delta_p_all")
+    figures: tuple[Name, ...] = (
+        "delta_p",
+        "delta_p_all",
+        "delta_p_interactive",
+        "auroc",
+        "flip_rate",
+        "delta_p_distribution",
+        "groups",
+        "exclusions",
+    )
+    figure_tables: str | None = None
+    """A run's folder of results, possibly from another machine: ``snakemake figures`` draws from the tables in it and
+    computes nothing. Relative to the working directory."""
     formats: tuple[Literal["png", "pdf", "svg"], ...] = Field(("png", "pdf", "svg"), min_length=1)
-    """File formats of every figure."""
+    """File formats of every figure that does not say its own."""
     questions: QuestionSettings = QuestionSettings()
     prompt: PromptSettings = PromptSettings()
     labels: LabelSettings = LabelSettings()
@@ -516,6 +668,31 @@ class DeltaPStage(Section):
     anchor: Anchor
     groupings: tuple[Grouping, ...]
     reference_class: ReferenceClass
+
+
+class PlotStage(Section):
+    """Settings of ``scripts/plot.py``."""
+
+    figures: dict[str, SerializeAsAny[FigureEntry]]
+    """File stem → what the figure shows."""
+    formats: tuple[Format, ...] = Field(("png", "pdf", "svg"), min_length=1)
+    """Of figures that do not say their own."""
+    anchors: tuple[Anchor, ...] = ANCHORS
+    """Of figures that do not say their own."""
+    reference_class: ReferenceClass = "predicted"
+    """Of figures that do not say their own, where the table is ``anchors.parquet``."""
+    bootstrap: BootstrapSettings = BootstrapSettings()
+    """Where the table is not a summary."""
+
+    @field_validator("figures", mode="before")
+    @classmethod
+    def _by_kind(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: entry if isinstance(entry, FigureEntry) else figure_kind(entry).model_validate(entry)
+            for name, entry in value.items()
+        }
 
 
 def mistakes(error: ValidationError, kind: type[BaseModel]) -> list[str]:

@@ -1,5 +1,7 @@
 """Uncertainty of means: a seeded bootstrap over samples."""
 
+from statistics import NormalDist
+
 import numpy as np
 
 from deltap.settings import BootstrapSettings
@@ -39,3 +41,33 @@ def group_mean(
     if enough.any():
         low[enough], high[enough] = np.nanpercentile(draws[:, enough], [tail, 100 - tail], axis=0)
     return n, mean, low, high
+
+
+def share_interval(hits: np.ndarray, n: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of the interval of a share ``hits / n``, 0 … 1; NaN where n = 0.
+
+    Source: Wilson 1927, without correction for continuity.
+    """
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.asarray(hits, float) / n
+        centre = share + z**2 / (2 * n)
+        half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
+        low, high = (centre - half) / (1 + z**2 / n), (centre + half) / (1 + z**2 / n)
+    return np.clip(low, 0, 1), np.clip(high, 0, 1)
+
+
+def auroc_interval(
+    auroc: np.ndarray, positives: np.ndarray, negatives: np.ndarray, level: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends of the interval of an AUROC, 0 … 1, from the numbers of both classes; NaN where one has none.
+
+    Source: Hanley & McNeil 1982, by the normal distribution.
+    """
+    q1, q2 = auroc / (2 - auroc), 2 * auroc**2 / (1 + auroc)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        variance = (auroc * (1 - auroc) + (positives - 1) * (q1 - auroc**2) + (negatives - 1) * (q2 - auroc**2)) / (
+            positives * negatives
+        )
+    half = NormalDist().inv_cdf((1 + level) / 2) * np.sqrt(np.maximum(variance, 0))
+    return np.clip(auroc - half, 0, 1), np.clip(auroc + half, 0, 1)

@@ -1,34 +1,59 @@
-# Figures, drawn from the summary alone.
+# Figures, drawn from finished tables alone: one job for each configured figure, which draws all its files.
 
 
-rule figure:
-    input:
-        rules.summarise.output.parquet,
-    output:
-        expand(f"{RESULTS}/figures/{{figure}}.{{format}}", format=SETTINGS.formats, allow_missing=True),
-    log:
-        f"{RESULTS}/logs/figures/{{figure}}.log",
-    benchmark:
-        f"{RESULTS}/benchmarks/figures/{{figure}}.tsv"
-    params:
-        settings=lambda wildcards: as_json(FIGURES[wildcards.figure]),
-        code=code("plot_delta_p"),
-        anchors=SETTINGS.anchors,
-    wildcard_constraints:
-        figure="|".join(FIGURES) or "none",
-    resources:
-        mem_mb=2000,
-        runtime=10,
-    localrule: True
-    conda:
-        "../../envs/deltap.yaml"
-    message:
-        "Drawing {wildcards.figure}"
-    shell:
-        "python \"$SCRIPTS/plot_delta_p.py\" --table {input:q} --settings {params.settings:q} --anchors {params.anchors}"
-        " --out {output:q} --log {log:q}"
+for NAME, JOB in FIGURES.items():
+
+    rule:
+        name:
+            f"figure_{NAME}"
+        input:
+            JOB.tables,
+        output:
+            expand(f"{RESULTS}/figures/{{file}}", file=JOB.files),
+        log:
+            f"{RESULTS}/logs/figures/{NAME}.log",
+        benchmark:
+            f"{RESULTS}/benchmarks/figures/{NAME}.tsv"
+        params:
+            settings=as_json(JOB.stage),
+            out=lambda wildcards, output: Path(output[0]).parent,
+            code=code("plot"),
+        threads: min(4, len(JOB.stage.figures))
+        resources:
+            mem_mb=2000,
+            runtime=10,
+        localrule: True
+        conda:
+            "../../envs/deltap.yaml"
+        message:
+            f"Drawing {NAME}"
+        shell:
+            "python \"$SCRIPTS/plot.py\" --settings {params.settings:q} --table {input:q} --jobs {threads}"
+            " --out {params.out:q} --log {log:q}"
 
 
 rule figures:
     input:
-        expand(rules.figure.output, figure=FIGURES),
+        expand(f"{RESULTS}/figures/{{file}}", file=[file for job in FIGURES.values() for file in job.files]),
+
+
+# What is finished of a run that still runs. The parts are no inputs, lest Snakemake compute what is missing or old; the
+# figures are no outputs, so that they are drawn whenever they are asked for. Without either, the lock of the run that is
+# in progress does not concern this rule.
+rule figures_partial:
+    log:
+        f"{RESULTS}/logs/figures_partial.log",
+    params:
+        settings=as_json(RUN.partial_figures()),
+        parts=[part for table in ("anchors", "probes", "answers") for part in PARTS[table] if Path(part).exists()],
+        expected=len(PARTS["anchors"]),
+        labels=json.dumps(RUN.labels(), ensure_ascii=False),
+        out=f"{RESULTS}/figures_partial",
+    threads: 2
+    conda:
+        "../../envs/deltap.yaml"
+    message:
+        "Drawing what is finished"
+    shell:
+        "python \"$SCRIPTS/plot.py\" --settings {params.settings:q} --table {params.parts:q} --labels {params.labels:q}"
+        " --expected {params.expected} --jobs {threads} --out {params.out:q} --log {log:q}"

@@ -1,5 +1,7 @@
-"""Figures of ΔP against layer, drawn from the summary table alone.
+"""Figures, drawn from finished tables alone: nothing here needs a model.
 
-``variants`` names a figure's files, ``summary`` reads and selects rows, ``style`` decides how curves look,
-``delta_p`` draws, ``save`` writes. Nothing here needs a model, and ``variants`` is cheap to import.
+``variants`` names a figure's files and tables (and is cheap to import), ``sources`` reads and selects rows, ``summary``
+turns them into means of ΔP. One module per kind draws: ``delta_p``, ``interactive`` (the same for a browser),
+``auroc``, ``flip_rate``, ``distribution``, ``groups``, ``exclusions``. They share ``over_layers`` (curves),
+``canvas`` (panels, sizes), ``legend`` and ``style``. ``kinds`` knows them all, ``save`` writes.
 """

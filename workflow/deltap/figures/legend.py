@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from math import ceil
 
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 
-def add_legend(figure: Figure, handles: Sequence[Line2D], group: int, columns: int) -> None:
+def add_legend(figure: Figure, handles: Sequence[Artist], group: int, columns: int) -> None:
     """Add a legend of ``handles`` with as many columns as fit into the figure's width, at most ``columns``.
 
     Each run of ``group`` handles (the anchors of one data set) stands together in one column.
@@ -18,8 +19,9 @@ def add_legend(figure: Figure, handles: Sequence[Line2D], group: int, columns: i
             handles=entries,
             loc="outside lower center",
             ncols=n_columns,
-            handlelength=2.6,
-            columnspacing=1.4,
+            handlelength=2.0,
+            handletextpad=0.6,
+            columnspacing=0.9,
             labelspacing=0.35,
         )
         if limit == 1 or legend.get_window_extent().width <= figure.bbox.width:
@@ -27,7 +29,7 @@ def add_legend(figure: Figure, handles: Sequence[Line2D], group: int, columns: i
         legend.remove()
 
 
-def _grid(handles: Sequence[Line2D], group: int, columns: int) -> tuple[list[Line2D], int]:
+def _grid(handles: Sequence[Artist], group: int, columns: int) -> tuple[list[Artist], int]:
     """Return the legend's entries and its number of columns.
 
     matplotlib fills a legend column by column and as evenly as it can. Blank entries at the end make the

@@ -1,12 +1,14 @@
 """Writing figures: whole files, without a date, that say what made them."""
 
 from pathlib import Path
+from typing import get_args
 
 from matplotlib.figure import Figure
 
 from deltap.errors import DeltapError, nearest
 from deltap.figures.style import style
 from deltap.files import whole
+from deltap.settings import Format
 
 # Format → metadata key that holds the description, and further entries. A date would make every file differ.
 _METADATA: dict[str, tuple[str, dict[str, str | None]]] = {
@@ -20,8 +22,6 @@ def save(figure: Figure, path: str | Path, description: str) -> None:
     """Write ``figure`` as PNG (300 dpi), PDF or SVG, by the suffix of ``path``.
 
     ``description`` goes into the file's metadata. The same figure and description give the same bytes.
-
-    Raises DeltapError for another suffix.
     """
     kind = file_format(path)
     key, metadata = _METADATA[kind]
@@ -32,6 +32,7 @@ def save(figure: Figure, path: str | Path, description: str) -> None:
 def file_format(path: str | Path) -> str:
     """Return the format that a figure's file name asks for; raise DeltapError when it is none of ours."""
     kind = Path(path).suffix.lower().removeprefix(".")
-    if kind not in _METADATA:
-        raise DeltapError(f"{path}: figures are written as png, pdf or svg, not {kind!r}{nearest(kind, _METADATA)}")
+    formats = get_args(Format)
+    if kind not in formats:
+        raise DeltapError(f"{path}: figures are written as {', '.join(formats)}, not {kind!r}{nearest(kind, formats)}")
     return kind

@@ -1,88 +1,59 @@
-"""The rows that a figure shows: read, checked and selected from summary tables."""
+"""Mean ΔP (SUMMARY) from whichever table there is: a summary, the tidy table, or the anchors."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-
+import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from deltap.errors import DeltapError, nearest
-from deltap.settings import BootstrapSettings, FigureEntry
-from deltap.tables import DELTA_P, SUMMARY, read_columns, read_metadata, read_table
-
-# "model" and "dataset" → slug → label, in the order of display.
-Labels = Mapping[str, Mapping[str, str]]
+from deltap.errors import DeltapError
+from deltap.figures.sources import Part
+from deltap.settings import ANCHORS, BootstrapSettings, DeltaPStage, Grouping, ReferenceClass
+from deltap.tables import DELTA_P, read_metadata
 
 
-def read_summaries(paths: Sequence[str | Path], bootstrap: BootstrapSettings) -> pa.Table:
-    """Return the rows of all tables, with the columns of `deltap.tables.SUMMARY`.
+def summarised(
+    part: Part,
+    grouping: Grouping,
+    reference_class: ReferenceClass | None,
+    interval: float | None,
+    bootstrap: BootstrapSettings,
+) -> pd.DataFrame:
+    """Return the SUMMARY rows of one grouping.
 
-    A table of samples (`deltap.tables.DELTA_P`) is summarised first, with ``bootstrap``.
-
-    Raises DeltapError that names the file and its wrong or missing columns.
+    ``reference_class`` and ``interval`` may be None: those that the table was made with, else ``predicted`` and that
+    of ``bootstrap``. Raises DeltapError where the table does not carry another one.
     """
-    return pa.concat_tables([_read_summary(path, bootstrap).select(SUMMARY.names).cast(SUMMARY) for path in paths])
+    if part.name == "delta_p_summary":
+        _check_summary(part, reference_class, interval)
+        return part.rows.to_pandas()
+    from deltap.delta_p import each_series, summarise  # a summary needs none of it
+
+    bootstrap = bootstrap if interval is None else bootstrap.model_copy(update={"level": interval})
+    tables = [summarise(series, bootstrap) for series in each_series([samples(part, grouping, reference_class)])]
+    if not tables:
+        raise DeltapError(f"{part.path}: no rows to draw")
+    return pa.concat_tables(tables).to_pandas()
 
 
-def _read_summary(path: str | Path, bootstrap: BootstrapSettings) -> pa.Table:
-    if "delta_p" not in read_columns(path):
-        return read_table(path, SUMMARY)
-    from deltap.delta_p import summarise  # a summary needs none of it
+def samples(part: Part, grouping: Grouping, reference_class: ReferenceClass | None) -> pa.Table:
+    """Return DELTA_P rows of one grouping from the tidy table or the anchors, series by series."""
+    from deltap.delta_p import each_series, tidy, with_reference_class
 
-    return summarise(read_table(path, DELTA_P), bootstrap)
-
-
-def read_labels(paths: Sequence[str | Path]) -> Labels:
-    """Return the labels and the order of models and data sets from the tables' metadata.
-
-    Tables are read in turn; a slug keeps its first place and label.
-    """
-    labels: dict[str, dict[str, str]] = {"model": {}, "dataset": {}}
-    for path in paths:
-        found = read_metadata(path).get("labels", {})
-        for kind, known in labels.items():
-            for slug, label in found.get(kind, []):
-                known.setdefault(slug, label)
-    return labels
+    if part.name == "delta_p":
+        return part.rows if reference_class is None else with_reference_class(part.rows, reference_class, part.path)
+    rows = [
+        tidy(
+            series,
+            DeltaPStage(anchor=anchor, groupings=(grouping,), reference_class=reference_class or "predicted"),
+        )
+        for series in each_series([part.rows])
+        for anchor in ANCHORS
+    ]
+    return pa.concat_tables([DELTA_P.empty_table(), *rows])
 
 
-def select(
-    summary: pa.Table,
-    entry: FigureEntry,
-    models: Sequence[str] | None = None,
-    datasets: Sequence[str] | None = None,
-) -> pa.Table:
-    """Return the rows of one figure: of one site, position, grouping and extractor.
-
-    None means the only one there is; for models and data sets it means all.
-
-    Raises DeltapError when the table lacks what is chosen, or has several where nothing is chosen.
-    """
-    for column, chosen in (("model", models), ("dataset", datasets)):
-        if chosen is not None:
-            summary = _keep(summary, column, chosen)
-    for column, value in {
-        "extractor": entry.extractor,
-        "site": entry.site,
-        "position": entry.position,
-        "grouping": entry.grouping,
-    }.items():
-        found = _distinct(summary, column)
-        if value is None and len(found) > 1:
-            raise DeltapError(
-                f"the table has several values of {column} ({', '.join(found)}): choose one with --{column}"
-            )
-        summary = _keep(summary, column, found if value is None else [value])
-    return summary
-
-
-def _keep(summary: pa.Table, column: str, values: Sequence[str]) -> pa.Table:
-    found = _distinct(summary, column)
-    for value in values:
-        if value not in found:
-            raise DeltapError(f"the table has no rows with {column} {value!r}{nearest(value, found)}")
-    return summary.filter(pc.is_in(summary[column].cast(pa.string()), pa.array(values, pa.string())))
-
-
-def _distinct(summary: pa.Table, column: str) -> list[str]:
-    return summary[column].cast(pa.string()).unique().to_pylist()
+def _check_summary(part: Part, reference_class: ReferenceClass | None, interval: float | None) -> None:
+    settings = read_metadata(part.path).get("provenance", {}).get("settings", {})
+    remedy = "give the run's anchors.parquet instead"
+    if reference_class is not None:
+        raise DeltapError(f"{part.path}: a summary has its reference class already; {remedy}")
+    if interval is not None and interval != settings.get("level"):
+        raise DeltapError(f"{part.path}: a summary has its interval already; {remedy}")
