@@ -290,6 +290,17 @@ class Run:
             reference_class=self.settings.reference_class,
         )
 
+    def configuration(self) -> dict[str, Any]:
+        """Return the whole configuration: every key of the run, and the definitions of what it names."""
+        named = {"models": self._loaded, "datasets": self.datasets, "figures": self.figures}
+        return {
+            "run": self.settings.model_dump(mode="json"),
+            **{
+                kind: {name: entry.model_dump(mode="json") for name, entry in entries.items()}
+                for kind, entries in named.items()
+            },
+        }
+
     def labels(self) -> dict[str, list[list[str]]]:
         """Return names and labels of models and data sets, in the order of the configuration."""
         return {
