@@ -56,7 +56,6 @@ ENVIRONMENT = {
     "BASE": shlex.quote(str(BASE)),
     "SCRIPTS": shlex.quote(str(SCRIPTS)),
     "PYTHON": shlex.quote(sys.executable),
-    "SNAKEFILE": shlex.quote(str(BASE / "Snakefile")),
     "STORE": shlex.quote(f"{SETTINGS.paths.work}/chunks"),
     "REPLIES": shlex.quote(f"{SETTINGS.paths.work}/replies"),
     # Only downloads may ask the hub, and even they not where the user says so.

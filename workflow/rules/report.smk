@@ -93,10 +93,10 @@ rule report:
     conda:
         "../../envs/deltap.yaml"
     message:
-        "The report"
+        "Writing {output}"
     shell:
-        "\"$PYTHON\" -m snakemake {input:q} --snakefile \"$SNAKEFILE\" --configfile {input.config:q} --nolock"
-        " --report {output:q} > {log:q} 2>&1"
+        "\"$PYTHON\" -m snakemake {input:q} --snakefile \"$BASE/Snakefile\" --configfile {input.config:q} --nolock"
+        " --report {output:q} --report-stylesheet \"$BASE/workflow/report/style.css\" > {log:q} 2>&1"
 
 
 rule export:
@@ -121,7 +121,7 @@ rule export:
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Packing the run"
+        "Writing {output}"
     shell:
         "python \"$SCRIPTS/export.py\" --run {params.run:q} --results {params.results:q} --files {input:q}"
         " --about \"$BASE/CITATION.cff\" \"$BASE/LICENSE\" --out {output:q} --log {log:q}"
