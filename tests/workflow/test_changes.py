@@ -1,4 +1,4 @@
-"""Which change of the configuration or of the code reruns which rules: a table, checked by dry runs of a finished run."""
+"""Which change of the configuration or the code reruns which rules: a table, checked by dry runs of a finished run."""
 
 import shutil
 

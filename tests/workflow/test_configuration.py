@@ -6,8 +6,6 @@ import sys
 import time
 
 import pytest
-import running
-import yaml
 from running import ROOT, changed, planned, snakemake, with_definition, with_figure
 
 pytestmark = pytest.mark.xdist_group("workflow")  # one run serves both files

@@ -8,12 +8,13 @@ import zipfile
 
 import pytest
 import yaml
-from running import ROOT, changed, planned, snakemake
+from running import ROOT, planned, snakemake
 
 from browsing import messages, open_afresh, requests, until
 from deltap.tables import read_metadata
 
 pytestmark = pytest.mark.xdist_group("workflow")  # one run serves these files
+FIGURES = ["delta_p", "delta_p_interactive", "groups"]
 PLACES = {
     "Figures": ["Groups", "ΔP against layer"],
     "Provenance": ["Provenance"],
@@ -24,8 +25,7 @@ PLACES = {
 @pytest.fixture(scope="module")
 def reported(finished, configfile):
     """The run's folder with report and archive, asked for with an override on the command line."""
-    mine = changed(configfile, figures=["delta_p", "delta_p_interactive", "groups"])
-    snakemake(mine.parent, mine, "report", "export", "--config", 'formats=["svg","pdf"]')
+    snakemake(configfile.parent, configfile, "report", "export", "--config", f"figures={json.dumps(FIGURES)}")
     return finished
 
 
@@ -101,9 +101,9 @@ def test_no_console_error_and_no_request_leaves_the_file(shown, reported):
 
 
 def test_the_configuration_is_the_runs_with_its_overrides(reported):
-    assert yaml.safe_load((reported / "config.yaml").read_text("utf-8"))["formats"] == ["svg", "pdf"]
+    assert yaml.safe_load((reported / "config.yaml").read_text("utf-8"))["figures"] == FIGURES
     found = json.loads((reported / "provenance.json").read_text("utf-8"))["configuration"]
-    assert found["run"]["formats"] == ["svg", "pdf"]
+    assert found["run"]["figures"] == list(found["figures"]) == FIGURES
     assert found["run"]["probe"]["kind"] == "logistic"  # a default
     assert found["datasets"]["rulers"]["label"] == "Rulers"  # a definition
 
@@ -129,9 +129,7 @@ def test_a_figure_is_drawn_from_the_archive_on_another_machine(reported, tmp_pat
 
 def test_packing_again_gives_the_same_bytes(reported, configfile):
     before = (reported / "mine.zip").read_bytes()
-    mine = changed(configfile, figures=["delta_p", "delta_p_interactive", "groups"])
-    done = snakemake(
-        mine.parent, mine, "export", "--forcerun", "provenance", "figure_groups", "--config", 'formats=["svg","pdf"]'
-    )
+    again = ["--forcerun", "provenance", "figure_groups", "--config", f"figures={json.dumps(FIGURES)}"]
+    done = snakemake(configfile.parent, configfile, "export", *again)
     assert planned(done.stdout) == {"figure_groups": 1, "provenance": 1, "export": 1}
     assert (reported / "mine.zip").read_bytes() == before
