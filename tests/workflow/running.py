@@ -118,7 +118,7 @@ def changed(configfile: Path, **changes: object) -> Path:
     return write_yaml(path, {**value, **changes})
 
 
-def with_definition(configfile: Path, kind: str, name: str, **change: object) -> Path:
+def with_definition(configfile: Path, kind: str, name: str, /, **change: object) -> Path:
     """Return a configuration whose model, data set or figure ``name`` is defined differently, or for the first time."""
     folder = configfile.parent
     file = folder / f"my_{kind}s.yaml"
