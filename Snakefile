@@ -2,10 +2,11 @@
 
     snakemake -n                                     the paper's run (config/config.yaml), shown only
     snakemake download -c1                           what needs a network: models and question sets of the hub
+    snakemake plan -c1                               what it costs: FLOPs, GPU hours, memory, disk
     snakemake --configfile config/demo.yaml -c2      the demo: a small model, bundled questions
     snakemake --configfile mine.yaml -c8             your own
     snakemake figures -c2                            the configured figures, and what they need
-    snakemake figures_partial -c1                    what is finished of a run that still runs
+    snakemake figures_partial --nolock -c1           what is finished of a run that still runs
     snakemake report -c1                             everything to read, as one HTML file
     snakemake export -c1                             everything to draw figures from, as one archive
 
@@ -82,6 +83,7 @@ wildcard_constraints:
 include: "workflow/rules/common.smk"
 include: "workflow/rules/download.smk"
 include: "workflow/rules/questions.smk"
+include: "workflow/rules/plan.smk"
 include: "workflow/rules/answers.smk"
 include: "workflow/rules/spans.smk"
 include: "workflow/rules/inference.smk"
@@ -90,6 +92,7 @@ include: "workflow/rules/probes.smk"
 include: "workflow/rules/anchors.smk"
 include: "workflow/rules/delta_p.smk"
 include: "workflow/rules/tables.smk"
+include: "workflow/rules/verdict.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/report.smk"
 
@@ -100,17 +103,20 @@ localrules:
     figures,
     figures_partial,
     download,
+    plan,
 
 
 rule all:
     default_target: True
     input:
         rules.tables.input,
+        rules.verdict.output,
         rules.figures.input,
 
 
 onsuccess:
     drawn = [figure for job in FIGURES.values() if (figure := Path(f"{RESULTS}/figures/{job.files[0]}")).exists()]
-    print(f"\nFigures: {' '.join(map(str, drawn))}")
-    print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
-    print(f"To read: {RESULTS}/samples.md, {RESULTS}/extraction.md")
+    if drawn:
+        print(f"\nFigures: {' '.join(map(str, drawn))}")
+        print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
+        print(f"To read: {RESULTS}/verdict.md, {RESULTS}/samples.md, {RESULTS}/extraction.md")

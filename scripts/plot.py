@@ -73,7 +73,7 @@ def arguments() -> argparse.ArgumentParser:
     what.add_argument("--figures", type=Path, help="a file of definitions such as config/figures.yaml")
     what.add_argument("--settings", help="settings.PlotStage: JSON, or the path of a JSON or YAML file")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="of the definitions, these")
-    parser.add_argument("--table", type=Path, nargs="+", default=[], help="tables, or folders of results")
+    parser.add_argument("--table", type=Path, nargs="*", default=[], help="tables, or folders of results")
     parser.add_argument("--labels", default="{}", help="labels of models and data sets that the tables lack, as JSON")
     parser.add_argument("--expected", type=int, help="draw what is there of so many pairs of model and data set")
     parser.add_argument("--jobs", type=int, default=1, help="processes")

@@ -611,9 +611,7 @@ def test_the_pdf_says_delta_as_text(tmp_path):
     content = (tmp_path / "figure.pdf").read_bytes()
     streams = [zlib.decompress(stream) for stream in re.findall(rb"stream\r?\n(.*?)endstream", content, re.DOTALL)
                if stream[:1] == b"x"]  # fmt: skip
-    assert any(
-        b"<0394>" in stream for stream in streams if b"beginbfrange" in stream
-    )  # Δ is U+0394 to whoever copies it
+    assert any(b"<0394>" in stream for stream in streams if b"beginbfrange" in stream)  # Δ
 
 
 def test_a_note_stands_where_it_covers_no_curve():

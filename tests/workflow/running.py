@@ -139,6 +139,6 @@ def planned(output: str) -> dict[str, int]:
     jobs = {}
     for line in output.split("Job stats:")[-1].splitlines():
         words = line.split()
-        if len(words) == 2 and words[1].isdigit() and words[0] not in ("total", "all"):
+        if len(words) == 2 and words[1].isdigit() and words[0] not in ("total", "all", "jobid:"):
             jobs[words[0]] = int(words[1])
     return jobs

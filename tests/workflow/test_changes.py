@@ -9,7 +9,7 @@ pytestmark = pytest.mark.xdist_group("workflow")  # one run serves these files
 
 # A stage and what follows from it.
 FIGURES = {"figure_delta_p", "figure_auroc"}
-SUMMARY = {"merge", "summarise", "figure_delta_p"}
+SUMMARY = {"merge", "summarise", "verdict", "figure_delta_p"}
 DELTA_P = {"delta_p", *SUMMARY}
 PROBES = {"probes", "anchors", *DELTA_P, *FIGURES}
 LABELS = {"labels", "samples", "extraction", *PROBES}
@@ -19,7 +19,7 @@ QUESTIONS = {"questions", *INFERENCE}
 SPLITS = {"train": 0.4, "validation": 0.25, "test": 0.35}
 CONFIGURATION = {
     "nothing": ({}, set()),
-    "the interval": ({"bootstrap": {"draws": 100}}, {"summarise", "figure_delta_p"}),
+    "the interval": ({"bootstrap": {"draws": 100}}, {"summarise", "verdict", "figure_delta_p"}),
     "the reference class": ({"reference_class": "gold"}, DELTA_P),
     "the probe": ({"probe": {"regularisation": [0.5]}}, PROBES),
     "the labels": ({"labels": {"match": "containment"}}, LABELS),
@@ -109,7 +109,15 @@ def test_a_new_data_set_computes_that_data_set_only(drawn):
     output = snakemake(drawn.parent, changed(more, datasets=["capitals", "rulers", "more"]), "-n").stdout
     # Of each stage as many jobs as the new data set has: of two models, and two anchors.
     new = {"questions": 1, "inference": 2, "labels": 2, "probes": 2, "anchors": 2, "delta_p": 4}
-    together = {"merge": 4, "summarise": 1, "samples": 1, "extraction": 1, "figure_delta_p": 1, "figure_auroc": 1}
+    together = {
+        "merge": 4,
+        "summarise": 1,
+        "verdict": 1,
+        "samples": 1,
+        "extraction": 1,
+        "figure_delta_p": 1,
+        "figure_auroc": 1,
+    }
     assert planned(output) == new | together
 
 

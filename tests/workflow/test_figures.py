@@ -58,7 +58,7 @@ def test_figures_partial_draws_what_is_finished_and_starts_nothing_else(configfi
     lock = tmp_path / ".snakemake/locks/0.output.lock"
     lock.parent.mkdir(parents=True)
     lock.write_text("results/mine/anchors/tiny-chat/rulers/auto.parquet\n")
-    done = snakemake(tmp_path, mine, "figures_partial")
+    done = snakemake(tmp_path, mine, "figures_partial", "--nolock")
     assert set(planned(done.stdout)) == {"figures_partial"}
     assert drawn(tmp_path / "results/mine/figures_partial") == files(EVERY, mark="_partial")
     for name in files(EVERY, ("svg",), "_partial"):
@@ -70,7 +70,7 @@ def test_figures_partial_draws_what_is_finished_and_starts_nothing_else(configfi
 
 
 def test_figures_partial_without_anything_says_so(configfile, tmp_path):
-    snakemake(tmp_path, changed(configfile, figures=["delta_p", "auroc"]), "figures_partial")
+    snakemake(tmp_path, changed(configfile, figures=["delta_p", "auroc"]), "figures_partial", "--nolock")
     log = (tmp_path / "results/mine/logs/figures_partial.log").read_text(encoding="utf-8")
     assert "nothing is finished yet for delta_p" in log
     assert "nothing is finished yet for auroc" in log

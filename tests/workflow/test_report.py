@@ -19,6 +19,7 @@ PLACES = {
     "Figures": ["Groups", "ΔP against layer"],
     "Provenance": ["Provenance"],
     "Tables": ["Exact tokens", "Mean ΔP (CSV)", "Samples"],
+    "Verdict": ["Verdict"],
 }
 
 
@@ -113,7 +114,7 @@ def test_a_figure_is_drawn_from_the_archive_on_another_machine(reported, tmp_pat
         archive.extractall(tmp_path)
         names = archive.namelist()
     for name in ("README.md", "CITATION.cff", "config.yaml", "provenance.json", "delta_p_summary.csv",
-                 "figures/delta_p.svg", "figures/delta_p_interactive.html", "samples.md"):  # fmt: skip
+                 "figures/delta_p.svg", "figures/delta_p_interactive.html", "samples.md", "verdict.json"):  # fmt: skip
         assert f"mine/{name}" in names
     # What loads a model cannot be imported there.
     for name in ("torch", "transformers", "sklearn"):

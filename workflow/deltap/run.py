@@ -31,6 +31,7 @@ from deltap.settings import (
     LabelsStage,
     ModelEntry,
     ModelSettings,
+    PlanStage,
     PlotStage,
     ProbesStage,
     PromptSettings,
@@ -39,6 +40,7 @@ from deltap.settings import (
     Source,
     SpansStage,
     TableSource,
+    VerdictStage,
     figure_kind,
     mistakes,
 )
@@ -300,6 +302,28 @@ class Run:
                 for kind, entries in named.items()
             },
         }
+
+    def plan_stage(self) -> PlanStage:
+        """Return what the plan depends on."""
+        settings, inference = self.settings, self.settings.inference
+        return PlanStage(
+            models=self.models,
+            directories={name: str(self.model_directory(name)) for name in self.models},
+            datasets={name: _part(entry, DatasetSource) for name, entry in self.datasets.items()},
+            number=settings.questions.number,
+            test=settings.questions.splits.test,
+            sites=len(inference.sites),
+            positions=len(inference.positions),
+            shards=inference.shards,
+            extractors=len(settings.extractors),
+            plan=settings.plan,
+        )
+
+    def verdict_stage(self) -> VerdictStage:
+        """Return what the verdict depends on; of several extractors the first one's curves are judged."""
+        return VerdictStage(
+            extractor=self.settings.extractors[0], verdict=self.settings.verdict, bootstrap=self.settings.bootstrap
+        )
 
     def labels(self) -> dict[str, list[list[str]]]:
         """Return names and labels of models and data sets, in the order of the configuration."""

@@ -208,6 +208,66 @@ class BootstrapSettings(Section):
     seed: int = Field(0, ge=0)
 
 
+class VerdictSettings(Section):
+    """The claims of the published figure, as numbers. ΔP in percentage points."""
+
+    site: Site = "attn"
+    position: Position = "exact_answer_last"
+    grouping: Grouping = "per_layer"
+    min_n: int = Field(10, ge=2)
+    """A layer counts for a group only with so many samples."""
+    near_zero: float = Field(5, ge=0)
+    """|ΔP| of what stays or starts near zero."""
+    far_below: float = Field(-20, le=0)
+    """Q-Anchored over the deeper half."""
+    early: float = Field(0.6, ge=0.2, le=0.9)
+    """Depth, 0 … 1, by which most of the fall has come: layer 21 of 36, 38 of 64."""
+    most: Fraction = 0.5
+    """Share that is most."""
+    levels: dict[Name, tuple[float, float]] = Field({"qwen3-8b": (-80, -60), "qwen3-32b": (-100, -80)})
+    """What Q-Anchored was seen to reach over the last third of the layers, by model."""
+    smaller_and_larger: tuple[Name, Name] = ("qwen3-8b", "qwen3-32b")
+    """Two models of which the second lies lower."""
+    lowest: Name = "popqa"
+    """The data set that is usually the lowest."""
+    follow: float = Field(0.8, ge=-1, le=1)
+    """Correlation over layers of curves that follow each other."""
+    rougher: float = Field(2, gt=0)
+    """How many times larger the mean step between layers is of a curve that jumps."""
+
+
+class Device(Section):
+    """A device that a plan reckons with."""
+
+    teraflops: float = Field(gt=0)
+    """Peak of dense bfloat16 matrix products, per second."""
+    gigabytes: float = Field(gt=0)
+
+
+class PlanSettings(Section):
+    """What ``snakemake plan`` assumes."""
+
+    devices: dict[str, Device] = Field(
+        default_factory=lambda: {
+            "A100 80GB": Device(teraflops=312, gigabytes=80),
+            "H100 SXM": Device(teraflops=989, gigabytes=80),
+            "H200": Device(teraflops=989, gigabytes=141),
+            "L40S": Device(teraflops=362, gigabytes=48),
+        }
+    )
+    """By name; peaks as their makers state them."""
+    utilisation: float = Field(0.35, gt=0, le=1)
+    """Share of the peak that whole prompts reach; stated, not measured."""
+    decode_utilisation: float = Field(0.03, gt=0, le=1)
+    """Share that answers reach, token by token; stated, not measured."""
+    load_gigabytes_per_second: float = Field(1, gt=0)
+    """Of weights, from disk to device; stated, not measured."""
+    question_tokens: int = Field(20, ge=1)
+    answer_tokens: int = Field(8, ge=1)
+    prefix_tokens: dict[Literal["base", "chat"], int] = Field({"base": 90, "chat": 25})
+    """Of few-shot examples, and of the chat template with the message."""
+
+
 class PathSettings(Section):
     """Where files go; relative paths start at the working directory."""
 
@@ -287,6 +347,20 @@ class ModelSettings(Section):
         return self
 
 
+class ShapeSettings(Section):
+    """Sizes of a model, as its ``config.json`` will say once it is downloaded; only the plan uses them before."""
+
+    layers: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    head_dim: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    vocabulary: int = Field(ge=1)
+    tied: bool = False
+    """The language-model head is the embedding."""
+
+
 class ModelEntry(ModelSettings):
     """A model: where it comes from, how it is asked and what it needs."""
 
@@ -295,6 +369,8 @@ class ModelEntry(ModelSettings):
     source: Source
     prompt: PromptSettings | None = None
     """Instead of the run's."""
+    shape: ShapeSettings | None = None
+    """For the plan, as long as the model is not downloaded."""
     gpus: int = Field(1, ge=0)
     memory_mb: int = Field(16000, ge=1)
     """Host memory of its jobs."""
@@ -561,6 +637,8 @@ class RunSettings(Section):
     inference: InferenceSettings = InferenceSettings()
     probe: ProbeSettings = ProbeSettings()
     bootstrap: BootstrapSettings = BootstrapSettings()
+    verdict: VerdictSettings = VerdictSettings()
+    plan: PlanSettings = PlanSettings()
     paths: PathSettings = PathSettings()
     model_files: tuple[str, ...] = ()
     """Further files of model definitions, beside ``config/models.yaml``."""
@@ -668,6 +746,31 @@ class DeltaPStage(Section):
     anchor: Anchor
     groupings: tuple[Grouping, ...]
     reference_class: ReferenceClass
+
+
+class PlanStage(Section):
+    """Settings of ``scripts/plan.py``."""
+
+    models: dict[Name, ModelEntry]
+    directories: dict[Name, str]
+    """Where each model lies, or will lie."""
+    datasets: dict[Name, DatasetSource]
+    number: int | None
+    """Of questions, for each data set."""
+    test: Fraction
+    sites: int
+    positions: int
+    shards: int
+    extractors: int
+    plan: PlanSettings
+
+
+class VerdictStage(Section):
+    """Settings of ``scripts/verdict.py``."""
+
+    extractor: Extractor
+    verdict: VerdictSettings
+    bootstrap: BootstrapSettings
 
 
 class PlotStage(Section):

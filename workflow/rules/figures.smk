@@ -1,6 +1,8 @@
 # Figures, drawn from finished tables alone: one job for each configured figure, which draws all its files.
 
 
+PLOT_CODE = code("plot")
+
 for NAME, JOB in FIGURES.items():
 
     rule:
@@ -17,7 +19,7 @@ for NAME, JOB in FIGURES.items():
         params:
             settings=as_json(JOB.stage),
             out=lambda wildcards, output: Path(output[0]).parent,
-            code=code("plot"),
+            code=PLOT_CODE,
         threads: min(4, len(JOB.stage.figures))
         resources:
             mem_mb=2000,
@@ -38,8 +40,10 @@ rule figures:
 
 
 # What is finished of a run that still runs. The parts are no inputs, lest Snakemake compute what is missing or old; the
-# figures are no outputs, so that they are drawn whenever they are asked for. Without either, the lock of the run that is
-# in progress does not concern this rule.
+# figures are no outputs, so that they are drawn whenever they are asked for:
+#     snakemake figures_partial --nolock --cores 1
+# Without files of its own this job disturbs nothing; without --nolock Snakemake would, when it ends, remove the lock of
+# the run that is in progress.
 rule figures_partial:
     log:
         f"{RESULTS}/logs/figures_partial.log",

@@ -1,0 +1,159 @@
+"""The plan of a run: what each model costs, on which device how long, and what one pass per layer would have cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deltap import markdown
+from deltap.cost import BYTES, Cost, Shape, Tokens, cost
+from deltap.settings import ModelEntry, PlanSettings
+
+_LOADING = 0.1
+"""The share of the time from which on loading is worth a warning."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One model of the run."""
+
+    model: str
+    shape: Shape
+    cost: Cost
+    loads: int
+    """Jobs that load the model."""
+    gpus: int
+    key_value_bytes: int
+    """Cached keys and values of a full batch."""
+    hours: Mapping[str, float]
+    """By device: wall time of all jobs one after another, loading included."""
+    loading: Mapping[str, float]
+    """By device: the share of it that is loading."""
+
+    def bytes_per_device(self) -> float:
+        """Return the weights and cached keys and values that one device holds."""
+        return (self.cost.weights + self.key_value_bytes) / max(1, self.gpus)
+
+
+def planned(
+    name: str,
+    entry: ModelEntry,
+    shape: Shape,
+    questions: Sequence[int],
+    test: float,
+    settings: PlanSettings,
+    *,
+    sites: int,
+    positions: int,
+    shards: int = 1,
+    extractors: int = 1,
+) -> Planned:
+    """Return the plan of one model for data sets of so many ``questions``.
+
+    Answers are generated once for all ``extractors``; passes are computed for each of them.
+    """
+    tokens = Tokens(settings.prefix_tokens[entry.kind], settings.question_tokens, settings.answer_tokens)
+    one = cost(shape, sum(questions), test, tokens, entry.dtype, sites, positions)
+    total = Cost(
+        answers=one.answers,
+        clean=one.clean * extractors,
+        knockout=one.knockout * extractors,
+        one_pass_per_layer=one.one_pass_per_layer * extractors,
+        activations=one.activations * extractors,
+        weights=one.weights,
+    )
+    loads = len(questions) * shards * extractors
+    seconds_loading = loads * total.weights / (settings.load_gigabytes_per_second * 1e9)
+    hours, loading = {}, {}
+    for device, facts in settings.devices.items():
+        peak = facts.teraflops * 1e12 * max(1, entry.gpus)
+        prefill = sum(questions) * shape.forward_flops(tokens.question, tokens.prefix, head=1)
+        decode = total.answers - prefill
+        computing = (total.total - decode) / (peak * settings.utilisation)
+        computing += decode / (peak * settings.decode_utilisation)
+        hours[device] = (computing + seconds_loading) / 3600
+        loading[device] = seconds_loading / (computing + seconds_loading)
+    size = BYTES[entry.dtype]
+    cached = entry.batch_tokens * shape.layers * 2 * shape.kv_heads * shape.head_dim * size
+    return Planned(name, shape, total, loads, entry.gpus, cached, hours, loading)
+
+
+def as_json(found: Sequence[Planned], settings: PlanSettings) -> dict[str, Any]:
+    """Return the plan with what it assumes."""
+    return {"assumed": settings.model_dump(mode="json"), "models": [asdict(item) for item in found]}
+
+
+def report(
+    found: Sequence[Planned],
+    unknown: Mapping[str, str],
+    settings: PlanSettings,
+    questions: Mapping[str, int],
+    names: Mapping[str, str],
+) -> str:
+    """Return the plan as Markdown; ``unknown``: models whose cost is not known, with the reason."""
+    devices = list(settings.devices)
+    total = [sum(item.hours[device] * max(1, item.gpus) for item in found) for device in devices]
+    parts = [
+        "# Plan\n",
+        f"{sum(questions.values()):,} questions: "
+        + ", ".join(f"{name} {number:,}" for name, number in questions.items())
+        + ".\n",
+        "## Work\n",
+        "Forward passes in petaFLOPs (10¹⁵). *One pass per layer* is what the knockout passes would have been without "
+        "the argument that two passes are enough, and without a shared prefix.\n",
+        markdown.table(
+            ["model", "parameters", "loads", "answers", "clean", "knockout", "one pass per layer", "times as much"],
+            [
+                [names.get(item.model, item.model), f"{item.shape.parameters / 1e9:.1f} B", item.loads,
+                 *(f"{value / 1e15:,.4g}" for value in
+                   (item.cost.answers, item.cost.clean, item.cost.knockout, item.cost.one_pass_per_layer)),
+                 f"{item.cost.one_pass_per_layer / item.cost.knockout:.0f}" if item.cost.knockout else markdown.NOTHING]
+                for item in found
+            ],
+        ),
+        "## GPU hours\n",
+        "Wall time times GPUs, loading included, all data sets together.\n",
+        markdown.table(
+            ["model", "GPUs", *devices],
+            [
+                [names.get(item.model, item.model), item.gpus,
+                 *(f"{item.hours[device] * max(1, item.gpus):,.2f}" for device in devices)]
+                for item in found
+            ]
+            + [["all", markdown.NOTHING, *(f"{hours:,.2f}" for hours in total)]],
+        ),
+        "## Memory and disk\n",
+        "Weights and cached keys and values for each GPU; on disk the activations of both passes, in chunks and in "
+        "shards.\n",
+        markdown.table(
+            ["model", "weights GB", "GB per GPU", *(f"fits {device}" for device in devices), "disk GB"],
+            [
+                [names.get(item.model, item.model), f"{item.cost.weights / 1e9:.1f}",
+                 f"{item.bytes_per_device() / 1e9:.1f}",
+                 *("yes" if item.bytes_per_device() < 0.9e9 * facts.gigabytes else "no"
+                   for facts in settings.devices.values()),
+                 f"{item.cost.activations / 1e9:.2f}"]
+                for item in found
+            ]
+            + [["all", markdown.NOTHING, markdown.NOTHING, *(markdown.NOTHING for _ in devices),
+                f"{sum(item.cost.activations for item in found) / 1e9:.2f}"]],
+        ),
+        "## Assumed\n",
+        f"{settings.utilisation:.0%} of the peak for whole prompts and {settings.decode_utilisation:.0%} for answers, "
+        f"token by token; weights are loaded at {settings.load_gigabytes_per_second:g} GB per second; "
+        f"{settings.question_tokens} tokens for a question, {settings.answer_tokens} for an answer, "
+        + " and ".join(f"{number} for the prefix of a {kind} model" for kind, number in settings.prefix_tokens.items())
+        + ". These are stated, not measured; the key `plan` changes them.\n",
+    ]  # fmt: skip
+    parts += [f"{model}: not in the plan. {reason}\n" for model, reason in unknown.items()]
+    parts += [f"**Warning.** {line}\n" for line in warnings(found, names)]
+    return "\n".join(parts)
+
+
+def warnings(found: Sequence[Planned], names: Mapping[str, str]) -> list[str]:
+    """Return what is worth a warning: models whose loading takes more than a tenth of the time on every device."""
+    return [
+        f"{names.get(item.model, item.model)}: loading takes {min(item.loading.values()):.0%} or more of the time; "
+        "give it fewer shards, or more questions"
+        for item in found
+        if min(item.loading.values()) > _LOADING
+    ]
