@@ -294,7 +294,11 @@ class Run:
 
     def configuration(self) -> dict[str, Any]:
         """Return the whole configuration: every key of the run, and the definitions of what it names."""
-        named = {"models": self._loaded, "datasets": self.datasets, "figures": self.figures}
+        named: dict[str, Mapping[str, BaseModel]] = {
+            "models": self._loaded,
+            "datasets": self.datasets,
+            "figures": self.figures,
+        }
         return {
             "run": self.settings.model_dump(mode="json"),
             **{
