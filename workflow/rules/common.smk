@@ -60,7 +60,8 @@ def figure_files(name, job):
 
 def in_report(name, entry, path):
     """Return a figure's file with its place in the report."""
-    chosen = {key: getattr(entry, key, None) for key in ("site", "position", "grouping", "extractor")}
+    told_apart_by = ("site", "position", "grouping", *(("extractor",) if len(SETTINGS.extractors) > 1 else ()))
+    chosen = {key: getattr(entry, key, None) for key in told_apart_by}
     return report(
         path,
         caption=f"../report/{'delta_p_interactive' if path.endswith('.html') else entry.kind}.rst",
