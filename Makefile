@@ -1,11 +1,12 @@
 # make demo    the main job on the embedded default, from a fresh clone to the figure
 # make test    the tests
+# make test-cluster   the tests that need Slurm, which they start by themselves (Debian: slurm-wlm munge)
 PYTHON ?= python3
 BIN := .venv/bin
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 INSTALLED := .venv/.installed
 
-.PHONY: demo test check schemas lock clean help
+.PHONY: demo test test-cluster check schemas lock clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -22,8 +23,16 @@ demo: $(INSTALLED)
 	$(BIN)/snakemake --workflow-profile config/profiles/local --configfile config/demo.yaml --cores $(CORES) \
 	  --resources mem_mb=4000
 
-test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+test: .venv/.cluster
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/cluster
+
+# DeepSpeed and Snakemake's Slurm plugin, so that no test has to be skipped for them.
+.venv/.cluster: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint envs/lock.txt --editable '.[cluster]'
+	touch $@
+
+test-cluster: .venv/.cluster
+	$(BIN)/python -m pytest tests/cluster -n 3 --dist load
 
 # Style, types, and generated files that are out of date.
 check: $(INSTALLED)

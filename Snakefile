@@ -28,6 +28,12 @@ BASE = Path(workflow.basedir)
 SCRIPTS = BASE / "scripts"
 sys.path.insert(0, str(BASE / "workflow"))
 
+from deltap import slurm
+
+if slurm.is_second_copy():
+    print("A second copy of the same Slurm job: it leaves everything to the first.", file=sys.stderr)
+    sys.exit(0)
+
 from deltap.errors import DeltapError
 from deltap.code import code_digest
 from deltap.files import digest
@@ -112,6 +118,11 @@ rule all:
         rules.tables.input,
         rules.verdict.output,
         rules.figures.input,
+
+
+# A Snakemake that was killed leaves its jobs in Slurm's queue.
+onstart:
+    slurm.wait_for_jobs_of(Path(workflow.workdir_init), lambda text: print(text, file=sys.stderr, flush=True))
 
 
 onsuccess:

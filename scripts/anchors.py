@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltap import cli
 from deltap.anchors import anchors
@@ -42,6 +43,12 @@ def main(options: argparse.Namespace) -> None:
         of_layers = [probes[site, position, layer] for layer in range(len(validation))]
         parts.append(anchors(of_layers, clean, knockout, rows, k_star, constants))
     table = pa.concat_tables([part.select(ANCHORS.names).cast(ANCHORS) for part in parts])
+    near = pc.sum(table["near_threshold"]).as_py()
+    cli.logger.info(
+        "%d of %d verdicts rest on a probability so near to 0.5 that rounding may decide (near_threshold)",
+        near,
+        len(table),
+    )
     inputs = [samples.provenance, read_metadata(options.scores).get("provenance")]
     write_table(options.out, table, ANCHORS, {"provenance": provenance(__file__, {}, inputs=inputs)})
 

@@ -15,6 +15,7 @@ from deltap.given import read_answers
 from deltap.models.check import check_model
 from deltap.models.directory import revision
 from deltap.models.language_model import load_language_model
+from deltap.models.load import engine_facts
 from deltap.provenance import provenance
 from deltap.settings import AnswersStage
 from deltap.store import Store
@@ -22,15 +23,23 @@ from deltap.tables import GENERATED, read_metadata, write_table
 
 
 def main(options: argparse.Namespace) -> None:
-    """Run one answers job."""
+    """Run one answers job, as the only one that writes its chunks."""
     stage = cli.settings(AnswersStage, options.settings)
+    series = f"{stage.model}/{stage.dataset}/{options.shard}"
+    what = [stage.model_dump(mode="json"), code_digest(__file__), str(options.model.resolve())]
+    with Store(options.store).lock(series, what):
+        ask(stage, options)
+
+
+def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
+    """Ask a shard's questions."""
     transformers.utils.logging.disable_progress_bar()
-    questions = shard_questions(options.questions, options.shard, stage.inference.shards).to_pylist()
+    questions = shard_questions(options.questions, options.shard, stage.inference).to_pylist()
     given = read_answers(options.given_answers, questions, stage.model, stage.dataset, stage.bad_rows)
 
     model = load_language_model(options.model, stage.entry, stage.prompt)
     check_model(model.engine, model.prompter, stage.inference.sites)
-    facts = {"model_revision": revision(options.model), "device": model.engine.device.type, "ranks": 1}
+    facts = {"model_revision": revision(options.model), **engine_facts(model.engine, stage.entry)}
     inputs = read_metadata(options.questions).get("provenance")
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     identity = answers_identity(facts, made_by["versions"], code_digest(__file__), stage.entry, stage.prompt)

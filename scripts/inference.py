@@ -18,6 +18,7 @@ from deltap.llm.spans import read_llm_spans
 from deltap.models.check import check_model
 from deltap.models.directory import revision
 from deltap.models.language_model import load_language_model
+from deltap.models.load import engine_facts
 from deltap.named import Named
 from deltap.provenance import provenance
 from deltap.settings import InferenceStage
@@ -26,10 +27,18 @@ from deltap.tables import ANSWERS, read_metadata, write_table
 
 
 def main(options: argparse.Namespace) -> None:
-    """Run one inference job."""
+    """Run one inference job, as the only one that writes its chunks."""
     stage = cli.settings(InferenceStage, options.settings)
+    series = f"{stage.model}/{stage.dataset}/{stage.extractor}/{options.shard}"
+    what = [stage.model_dump(mode="json"), code_digest(__file__), str(options.model.resolve())]
+    with Store(options.store).lock(series, what):
+        infer(stage, options)
+
+
+def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
+    """Answer a shard's questions and read the activations."""
     transformers.utils.logging.disable_progress_bar()
-    table = shard_questions(options.questions, options.shard, stage.inference.shards)
+    table = shard_questions(options.questions, options.shard, stage.inference)
     questions = table.to_pylist()
     whose = (stage.model, stage.dataset, stage.bad_rows)
     given = read_answers(options.given_answers, questions, *whose)
@@ -40,7 +49,7 @@ def main(options: argparse.Namespace) -> None:
 
     model = load_language_model(options.model, stage.entry, stage.prompt)
     check_model(model.engine, model.prompter, stage.inference.sites)
-    facts = {"model_revision": revision(options.model), "device": model.engine.device.type, "ranks": 1}
+    facts = {"model_revision": revision(options.model), **engine_facts(model.engine, stage.entry)}
     inputs = read_metadata(options.questions).get("provenance")
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     store = Store(options.store)

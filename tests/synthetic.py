@@ -51,6 +51,7 @@ def anchors_of(model: str, dataset: str, layers: int, samples: int, site: str, p
         "predicted": predicted(p_clean).ravel(),
         "predicted_knockout": predicted(p_knockout).ravel(),
         "flips": flips.ravel(),
+        "near_threshold": np.zeros(count, dtype=bool),
         "k_star": np.repeat(k_star, count),
         "anchor_reference": np.tile(anchor(flips[k_star]), layers),
     }

@@ -1,5 +1,6 @@
 """Tiny random language models and tokenizers for them, made on the spot."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -80,10 +81,12 @@ MORE_FAMILIES: dict[str, PreTrainedConfig] = {
 ALL_FAMILIES = FAMILIES | MORE_FAMILIES
 
 
-def model(family: str, seed: int = 0) -> PreTrainedModel:
-    """Return a random float32 model of a family, whose norms have random weights too."""
+def model(family: str, seed: int = 0, **changes: int) -> PreTrainedModel:
+    """Return a random float32 model of a family, whose norms have random weights too; ``changes`` to its sizes."""
     torch.manual_seed(seed)
-    made = AutoModelForCausalLM.from_config(ALL_FAMILIES[family], attn_implementation=ATTENTION).eval()
+    config = copy.deepcopy(ALL_FAMILIES[family])
+    config.update(changes)
+    made = AutoModelForCausalLM.from_config(config, attn_implementation=ATTENTION).eval()
     for name, parameter in made.named_parameters():
         if "norm" in name:
             torch.nn.init.uniform_(parameter, 0.5, 1.5)
@@ -162,9 +165,9 @@ def normalising(normalizer: normalizers.Normalizer) -> PreTrainedTokenizerFast:
     return made
 
 
-def save(directory: Path, family: str = "qwen3", seed: int = 0) -> Path:
+def save(directory: Path, family: str = "qwen3", seed: int = 0, **changes: int) -> Path:
     """Write a model directory and return it; every fourth token ends an answer, so that answers do end."""
-    made = model(family, seed)
+    made = model(family, seed, **changes)
     made.generation_config.eos_token_id = list(range(1, 400, 4))
     made.save_pretrained(directory)
     tokenizer().save_pretrained(directory)

@@ -4,16 +4,15 @@ import time
 from copy import deepcopy
 
 import pytest
+from asking import inference_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import tiny
 from deltap.exact.spans import Span, tokens_of_span
-from deltap.inference import Inference
 from deltap.models.answers import decode, read_answer
 from deltap.models.engine import Engine
-from deltap.models.prompts import Prompter
 from deltap.settings import InferenceSettings, InferenceStage, ModelSettings, PromptSettings
 
 TOKENIZER = tiny.tokenizer()
@@ -118,7 +117,7 @@ def test_a_long_thought_is_read_in_a_moment():
     assert time.perf_counter() - begun < 2
 
 
-def test_a_truncated_thought_is_excluded_and_counted_with_its_own_reason(monkeypatch):
+def test_a_truncated_thought_is_excluded_and_counted_with_its_own_reason(monkeypatch, tmp_path):
     entry = ModelSettings(kind="chat", thinking=True, dtype="float32", max_new_tokens=12)
     stage = InferenceStage(
         model="m",
@@ -127,9 +126,10 @@ def test_a_truncated_thought_is_excluded_and_counted_with_its_own_reason(monkeyp
         entry=entry,
         prompt=PromptSettings(),
         inference=InferenceSettings(sites=("attn",), positions=("last", "exact_answer_last")),
+        bad_rows=0,
     )
     engine = Engine(tiny.model("llama"), 4096)
-    job = Inference(engine, TOKENIZER, Prompter(TOKENIZER, "chat", PromptSettings(), thinking=True), {1}, stage)
+    job = inference_job(engine, TOKENIZER, stage, {1}, tmp_path)
     said = [TOKENIZER.encode(text) for text in ("So Rome or", "So </think> Paris", "So Rome", "So </think>")]
     said[0] = (said[0] * 12)[:12]  # as many as the model may say
     monkeypatch.setattr(engine, "generate", lambda *arguments: said)

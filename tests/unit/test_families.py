@@ -9,11 +9,11 @@ from contextlib import ExitStack
 import pytest
 import torch
 import transformers
+from asking import inference_job
 from transformers import AutoModelForCausalLM
 
 import tiny
 from deltap.errors import DeltapError
-from deltap.inference import Inference
 from deltap.models.check import check_model
 from deltap.models.engine import Engine
 from deltap.models.knockout import ATTENTION
@@ -220,10 +220,10 @@ def test_the_inference_job_reads_what_the_reference_reads(family, kind, tmp_path
         entry=entry,
         prompt=PromptSettings(),
         inference=InferenceSettings(sites=sites, positions=positions),
+        bad_rows=0,
     )
-    prompter = Prompter(tokenizer, kind, PromptSettings())
-    engine.share_prefix(prompter.prefix_ids)
-    job = Inference(engine, tokenizer, prompter, end_ids(tokenizer, engine, at_newline=kind == "base"), stage)
+    ends = end_ids(tokenizer, engine, at_newline=kind == "base")
+    job = inference_job(engine, tokenizer, stage, ends, tmp_path / "store")
     names = ("Arland", "the old Kingdom of Belania", "Corford")
     said = [tokenizer.encode(text) for text in (" Paris, a city in Europe.", " the old man", " It is France.")]
     monkeypatch.setattr(engine, "generate", lambda *arguments: said)  # a random model says nothing that has a core
@@ -242,7 +242,7 @@ def test_the_inference_job_reads_what_the_reference_reads(family, kind, tmp_path
     model = tiny.model(family)
     assert [row["exclusion"] for row in rows] == [None] * len(names)
     for row in rows:
-        ids = prompter(row["question"]).ids + row["answer_ids"]
+        ids = job.model.prompter(row["question"]).ids + row["answer_ids"]
         cut = row["exact_question_tokens"]
         places = [len(ids) - 1, row["exact_answer_tokens"][-1]]
         clean = reference(model, ids)

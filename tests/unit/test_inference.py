@@ -5,20 +5,21 @@ import json
 import pyarrow as pa
 import pytest
 import torch
+from asking import inference_job
 
 import tiny
 from deltap.errors import DeltapError
 from deltap.exact.found import NamedSpans
-from deltap.generation import Generated, Generation
+from deltap.generation import Generated, shard_questions
 from deltap.given import read_answers, read_spans
-from deltap.inference import Inference, run_shard, shard_answers, write_shard
+from deltap.inference import run_shard, shard_answers, write_shard
 from deltap.models.engine import Engine
 from deltap.models.language_model import LanguageModel
 from deltap.models.prompts import Prompter
 from deltap.named import Named
 from deltap.settings import InferenceSettings, InferenceStage, ModelSettings, PromptSettings
 from deltap.store import Store, read_tensor
-from deltap.tables import QUESTIONS
+from deltap.tables import QUESTIONS, write_table
 from deltap.tensors import ActivationFiles
 
 ENDS = set(range(1, 400, 4))
@@ -59,9 +60,8 @@ def inference(tokenizer, tmp_path):
             bad_rows=0.01,
         )
         engine = Engine(model or tiny.model("llama"), 4096)
-        asked = LanguageModel(engine, tokenizer, Prompter(tokenizer, "base", prompt), ends or ENDS, stage.entry)
-        generation = Generation(asked, "m", "d", Store(tmp_path / "answers"), {"model": 1}, given_answers, generated)
-        return Inference(generation, stage, named)
+        answers = {"given": given_answers, "generated": generated}
+        return inference_job(engine, tokenizer, stage, ends or ENDS, tmp_path / "answers", named, **answers)
 
     return make
 
@@ -180,6 +180,21 @@ def test_chunks_are_found_again_and_a_larger_sample_begins_with_the_smaller(infe
     assert len(many) == 3
     assert {path: path.stat().st_mtime_ns for path in few} == before
     assert not set(run_shard(job, questions(), store, {"model": 2}, ignore)) & set(many)
+
+
+@pytest.mark.parametrize("shards", [2, 3, 7])
+def test_shards_one_after_the_other_are_the_chunks_of_one_shard(inference, tmp_path, shards):
+    """So the number of shards changes no number: the chunks are found in the store, none is computed again."""
+    write_table(tmp_path / "questions.parquet", questions(), QUESTIONS, {})
+    job, store = inference(chunk_questions=2), Store(tmp_path / "store")
+    whole = run_shard(job, questions(), store, {}, ignore)
+    there = set(store.root.rglob("*.safetensors"))
+    settings = InferenceSettings(shards=shards, chunk_questions=2)
+    parts = [shard_questions(tmp_path / "questions.parquet", shard, settings) for shard in range(shards)]
+    assert pa.concat_tables(parts).equals(questions())
+    found = [path for part in parts if len(part) for path in run_shard(job, part, store, {}, ignore)]
+    assert found == whole
+    assert set(store.root.rglob("*.safetensors")) == there
 
 
 def test_a_shard_put_together_from_chunks_equals_one_chunk(inference, tmp_path):

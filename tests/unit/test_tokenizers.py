@@ -8,6 +8,7 @@ import json
 import unicodedata
 
 import pytest
+import sentencepiece
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -233,16 +234,47 @@ def test_a_tokenizer_that_transformers_would_make_anew_is_used_as_written(tmp_pa
     assert (loaded.bos_token_id, loaded.eos_token_id) == (1, 2)
 
 
+def sentencepiece_file(folder, *, tokenizer_class="LlamaTokenizer"):
+    """Train a SentencePiece model, write it as a directory's only tokenizer file and return it."""
+    texts = [f"{tiny.WORDS} naïve café 3,000 km It's (1603)"] * 20
+    (folder / "texts").write_text("\n".join(texts), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "texts"), model_prefix=str(folder / "tokenizer"), model_type="bpe", vocab_size=360,
+        hard_vocab_limit=False, byte_fallback=True, add_dummy_prefix=True, remove_extra_whitespaces=False,
+        normalization_rule_name="identity", minloglevel=2,
+    )  # fmt: skip
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    special = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "tokenizer_class": tokenizer_class}
+    (folder / "tokenizer_config.json").write_text(json.dumps(special))
+    return sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+
+
+def test_a_sentencepiece_file_alone_is_converted(tmp_path):
+    written = sentencepiece_file(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    for question in ("Who wrote Hamlet (1603)?", "What is the naïve café in 東京?"):
+        text = f"Question: {question}\nAnswer:"
+        encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        assert encoded["input_ids"] == written.encode(text)
+        span = Span(text.index(question), text.index(question) + len(question))
+        tokens = tokens_of_span(span, encoded["offset_mapping"])
+        assert tokenizer.decode([encoded["input_ids"][token] for token in tokens]).strip() == question
+
+
+def test_a_conversion_that_shifts_by_a_blank_is_refused_with_the_remedy(tmp_path):
+    # Gemma's tokenizers put no blank before a text; this file does.
+    sentencepiece_file(tmp_path, tokenizer_class="GemmaTokenizer")
+    with pytest.raises(DeltapError, match=r"gives other tokens than by itself; take tokenizer\.json"):
+        load_tokenizer(tmp_path)
+
+
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma"])
-def test_a_sentencepiece_file_alone_is_converted_or_refused_with_the_remedy(family, tmp_path):
-    """Without the package sentencepiece it cannot be converted, and an empty tokenizer would be the result."""
-    if transformers.utils.is_sentencepiece_available():
-        pytest.skip("the package sentencepiece is installed, so this file would be read")
+def test_a_damaged_sentencepiece_file_is_refused_with_the_remedy(family, tmp_path):
     (tmp_path / "config.json").write_text(f'{{"model_type": "{family}"}}')
     (tmp_path / "model.safetensors").touch()
-    (tmp_path / "tokenizer.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>\x15\x00\x00\x00\x00\x18\x02")
+    (tmp_path / "tokenizer.model").write_bytes(b"nothing of the kind")
     check_model_directory(tmp_path)
-    with pytest.raises(DeltapError, match=r"no tokenizer\.json.*install the packages sentencepiece and protobuf"):
+    with pytest.raises(DeltapError, match=r"tokenizer\.model|tokenizer\.json"):
         load_tokenizer(tmp_path)
 
 

@@ -9,6 +9,7 @@ import pytest
 import running
 from safetensors import safe_open
 
+from deltap.anchors import ROUNDING
 from deltap.figures.delta_p import draw
 from deltap.figures.sources import read_labels
 from deltap.settings import DeltaPFigure
@@ -230,7 +231,7 @@ def test_shards_change_no_number_beyond_rounding(configfile, finished, tmp_path)
         configfile,
         models=["tiny-base"],
         datasets=["rulers"],
-        inference={"sites": ["attn", "resid"], "positions": ["exact_answer_last"], "shards": 3},
+        inference={"sites": ["attn", "resid"], "positions": ["exact_answer_last"], "shards": 3, "chunk_questions": 16},
     )
     running.snakemake(tmp_path, sharded, "results/mine/anchors.parquet")
     key = ["question_id", "site", "layer"]
@@ -241,4 +242,8 @@ def test_shards_change_no_number_beyond_rounding(configfile, finished, tmp_path)
         for table in (whole, parts)
     )
     assert len(a) == len(b) > 0
-    assert abs(a - b).max().max() < 1e-3
+    assert abs(a - b).max().max() < ROUNDING["F32"]
+    # Nor a verdict, but where the table says that rounding may decide.
+    near = parts.select([*key, "near_threshold"]).to_pandas().astype({"site": str}).set_index(key).sort_index()
+    changed = ((a >= 0.5) != (b >= 0.5)).any(axis=1)
+    assert not (changed & ~near["near_threshold"]).any()

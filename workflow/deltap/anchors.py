@@ -11,6 +11,9 @@ if TYPE_CHECKING:  # so that ΔP and figures need neither torch nor scikit-learn
 
 CLASSES = np.array(["hallucinated", "truthful"])
 NAMES = np.array(["a_anchored", "q_anchored"])
+# How far rounding moves a probability, by the dtype of the activations (as safetensors names it): what other batches
+# changed at most where it was measured, rounded up (docs/engines.md); float16 lies between.
+ROUNDING = {"F32": 1e-3, "F16": 1e-2, "BF16": 7e-2}
 
 
 def predicted(probability: np.ndarray) -> np.ndarray:
@@ -36,7 +39,8 @@ def anchors(
     ``probes`` has one probe for each layer. ``samples`` holds for each test sample ``question_id``, ``label``, and
     its rows in the two passes, ``clean_row`` and ``knockout_row``. ``constants`` are the other columns.
 
-    A sample is Q-Anchored at layer k if the class that the probe of layer k predicts differs between the passes.
+    A sample is Q-Anchored at layer k if the class that the probe of layer k predicts differs between the passes. Where
+    a probability is so near to 0.5 that rounding could decide, ``near_threshold`` says so.
     """
     p_clean = np.stack([p.probability(clean.layer(k).numpy()[samples["clean_row"]]) for k, p in enumerate(probes)])
     p_knockout = np.stack(
@@ -45,6 +49,7 @@ def anchors(
     # The table stores single precision; classes are taken from what it stores, so that it never contradicts itself.
     p_clean, p_knockout = p_clean.astype(np.float32), p_knockout.astype(np.float32)
     flips = predicted(p_clean) != predicted(p_knockout)
+    distance = np.minimum(abs(p_clean - 0.5), abs(p_knockout - 0.5))
     layers, count = p_clean.shape
     columns: dict[str, Any] = {
         **{name: np.repeat(value, layers * count) for name, value in constants.items()},
@@ -56,6 +61,7 @@ def anchors(
         "predicted": predicted(p_clean).ravel(),
         "predicted_knockout": predicted(p_knockout).ravel(),
         "flips": flips.ravel(),
+        "near_threshold": (distance < ROUNDING[clean.dtype]).ravel(),
         "k_star": np.repeat(k_star, layers * count),
         "anchor_reference": np.tile(anchor(flips[k_star]), layers),
     }

@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -18,6 +19,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
+from deltap import ranks, slurm
 from deltap.errors import DeltapError
 from deltap.files import write_json
 from deltap.settings import mistakes
@@ -30,9 +32,12 @@ Item = TypeVar("Item")
 _ENVIRONMENT = (
     "SLURM_JOB_ID",
     "SLURM_JOB_NODELIST",
-    "SLURM_RESTART_COUNT",
+    "SLURM_NTASKS",  # how many copies of the command there are, and which this is
+    "SLURM_PROCID",
     "CUDA_VISIBLE_DEVICES",
+    "SLURM_NNODES",
     "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
 )
 
 
@@ -120,30 +125,59 @@ def counts(names: Iterable[str]) -> str:
 def run(main: Callable[[argparse.Namespace], None], arguments: argparse.ArgumentParser) -> None:
     """Parse the command line, call ``main`` with it, and exit with its status.
 
-    A `DeltapError` is printed as one message and exits with 1; anything else leaves its traceback in the log too.
+    A `DeltapError` is printed as one message and exits with 1; anything else leaves its traceback in the log too. Of
+    several ranks only the first one logs, and the launcher tells why one failed. A second copy of a job leaves
+    everything to the first, its log included.
     """
     options = arguments.parse_args()
-    _start_log(options.log)
+    if slurm.is_second_copy():
+        print(f"task {os.environ['SLURM_PROCID']} of this Slurm step is a second copy of the job; it stops here")
+        sys.exit(0)
+    ranks.end_with_launcher()
+    log = options.log if ranks.here().first else None
+    _start_log(log, logging.INFO if ranks.here().first else logging.ERROR)
     started = datetime.datetime.now(datetime.UTC)
     status = 1
     try:
         main(options)
+        ranks.end()
+        status = 0
+    except ranks.Followed:
         status = 0
     except DeltapError as error:
-        logger.error("error: %s", error)
+        _failed(str(error))
     except KeyboardInterrupt:
         logger.error("interrupted")
         status = 130
     except Exception:
-        logger.exception("unexpected error; this is a bug of deltap, or a broken installation:")
+        here = ranks.here()
+        which = "" if here.first else f" on rank {here.rank} of {here.number}"
+        text = traceback.format_exc().rstrip()
+        _failed(f"unexpected error{which}; this is a bug of deltap, or a broken installation:\n{text}")
     finally:
-        if options.log:
-            write_json(options.log.with_suffix(".json"), _job(started, status))
+        if log:
+            write_json(log.with_suffix(".json"), _job(started, status))
     sys.exit(status)
 
 
-def _start_log(path: Path | None) -> None:
-    logger.setLevel(logging.INFO)
+def _failed(message: str) -> None:
+    if ranks.report(message):
+        os._exit(1)  # at once: leaving the others in order would wait for them
+    logger.error("error: %s", message)
+
+
+def ranks_failed(message: str, log: Path | None, started: datetime.datetime) -> None:
+    """Say why a job of several ranks failed, in their stead: on standard error, in the log and in its side file."""
+    print(f"error: {message}", file=sys.stderr)
+    if log:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as stream:
+            stream.write(f"error: {message}\n")
+        write_json(log.with_suffix(".json"), _job(started, 1))
+
+
+def _start_log(path: Path | None, level: int) -> None:
+    logger.setLevel(level)
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)

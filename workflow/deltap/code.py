@@ -16,7 +16,7 @@ from deltap.files import digest
 PACKAGE = Path(__file__).parent
 _EVERYTHING = "*"
 # The frame that every script stands in; it decides no number.
-_FRAME = {"deltap", "deltap.cli", "deltap.code", "deltap.errors", "deltap.provenance"}
+_FRAME = {"deltap", "deltap.cli", "deltap.code", "deltap.errors", "deltap.provenance", "deltap.ranks"}
 
 Symbol = tuple[str, str]
 """A module of the package, such as ``deltap.files``, and a name that it defines."""

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 
 from deltap.errors import DeltapError
@@ -20,8 +19,7 @@ from deltap.models.engine import NotFinite
 from deltap.models.language_model import LanguageModel
 from deltap.models.prompts import Prompt
 from deltap.named import Question
-from deltap.questions.hashes import shard_of
-from deltap.settings import ModelSettings, PromptSettings
+from deltap.settings import InferenceSettings, ModelSettings, PromptSettings
 from deltap.store import Store, read_rows
 from deltap.tables import GENERATED, QUESTIONS, read_table
 
@@ -141,10 +139,16 @@ def answers_identity(
     }
 
 
-def shard_questions(path: Path, shard: int, shards: int) -> pa.Table:
-    """Return the QUESTIONS rows of one shard, in the order of their hashes."""
-    questions = read_table(path, QUESTIONS)
-    return questions.filter(pc.equal([shard_of(text, shards) for text in questions["hash"].to_pylist()], shard))
+def shard_questions(path: Path, shard: int, settings: InferenceSettings) -> pa.Table:
+    """Return the QUESTIONS rows of one shard, in the order of their hashes: whole chunks, one after the other.
+
+    So a question is in the same chunk, and in the same batches, however many shards there are, and the shards one after
+    the other are what one shard would be, to the bit.
+    """
+    questions, size = read_table(path, QUESTIONS), settings.chunk_questions
+    chunks = -(-len(questions) // size)
+    first, last = (chunks * number // settings.shards * size for number in (shard, shard + 1))
+    return questions.slice(first, last - first)
 
 
 def read_generated(path: Path, questions: Sequence[Question]) -> dict[str, Generated | None]:

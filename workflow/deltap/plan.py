@@ -90,8 +90,17 @@ def report(
     names: Mapping[str, str],
 ) -> str:
     """Return the plan as Markdown; ``unknown``: models whose cost is not known, with the reason."""
+
+    def called(item: Planned) -> str:
+        return names.get(item.model, item.model)
+
     devices = list(settings.devices)
     total = [sum(item.hours[device] * max(1, item.gpus) for item in found) for device in devices]
+    gpu_hours = [
+        [called(item), str(item.gpus), *(f"{item.hours[device] * max(1, item.gpus):,.2f}" for device in devices)]
+        for item in found
+    ]
+    gpu_hours.append(["all", "", *(f"{hours:,.2f}" for hours in total)])
     parts = [
         "# Plan\n",
         f"{sum(questions.values()):,} questions: "
@@ -103,7 +112,7 @@ def report(
         markdown.table(
             ["model", "parameters", "loads", "answers", "clean", "knockout", "one pass per layer", "times as much"],
             [
-                [names.get(item.model, item.model), f"{item.shape.parameters / 1e9:.1f} B", item.loads,
+                [called(item), f"{item.shape.parameters / 1e9:.1f} B", item.loads,
                  *(f"{value / 1e15:,.4g}" for value in
                    (item.cost.answers, item.cost.clean, item.cost.knockout, item.cost.one_pass_per_layer)),
                  f"{item.cost.one_pass_per_layer / item.cost.knockout:.0f}" if item.cost.knockout else markdown.NOTHING]
@@ -114,12 +123,7 @@ def report(
         "Wall time times GPUs, loading included, all data sets together.\n",
         markdown.table(
             ["model", "GPUs", *devices],
-            [
-                [names.get(item.model, item.model), item.gpus,
-                 *(f"{item.hours[device] * max(1, item.gpus):,.2f}" for device in devices)]
-                for item in found
-            ]
-            + [["all", markdown.NOTHING, *(f"{hours:,.2f}" for hours in total)]],
+            gpu_hours,
         ),
         "## Memory and disk\n",
         "Weights and cached keys and values for each GPU; on disk the activations of both passes, in chunks and in "
@@ -127,7 +131,7 @@ def report(
         markdown.table(
             ["model", "weights GB", "GB per GPU", *(f"fits {device}" for device in devices), "disk GB"],
             [
-                [names.get(item.model, item.model), f"{item.cost.weights / 1e9:.1f}",
+                [called(item), f"{item.cost.weights / 1e9:.1f}",
                  f"{item.bytes_per_device() / 1e9:.1f}",
                  *("yes" if item.bytes_per_device() < 0.9e9 * facts.gigabytes else "no"
                    for facts in settings.devices.values()),

@@ -17,6 +17,7 @@ from deltap.files import digest
 from deltap.hub import Repository
 from deltap.manifest import MANIFEST
 from deltap.models.directory import check_gguf, check_model_directory, model_files
+from deltap.models.split import check_split
 from deltap.questions.source import check_file
 from deltap.settings import (
     AnswersStage,
@@ -99,9 +100,11 @@ class Run:
         return {**self.models, **asked}
 
     def check_inputs(self) -> None:
-        """Raise DeltapError with one line for each question file or model directory that is missing or incomplete.
+        """Raise DeltapError with one line for each question file or model directory that is missing or incomplete, and
+        for each model that its ranks do not divide.
 
-        What is fetched by the workflow itself is not looked for.
+        What is fetched by the workflow itself is not looked for, and a model that is not there yet is checked by its
+        job.
         """
         mistakes = []
         for name, dataset in self.datasets.items():
@@ -118,6 +121,8 @@ class Run:
                     check_model_directory(Path(str(model.source.path)))
                 elif model.source.path:
                     check_gguf(Path(model.source.path))
+                if model.ranks > 1 and (self.model_directory(name) / "config.json").is_file():
+                    check_split(self.model_directory(name), model.engine, model.ranks)
             except DeltapError as error:
                 mistakes.append(f"model '{name}': {error}")
         if mistakes:
@@ -191,6 +196,14 @@ class Run:
             inference=_part(self.settings.inference, InferenceSettings),
             bad_rows=self.settings.given.bad_rows,
         )
+
+    def launch_options(self, model: str) -> list[str]:
+        """Return the options of ``scripts/launch.py`` for a job that loads ``model``."""
+        entry = self._loaded[model]
+        return [
+            *("--ranks", str(entry.ranks), "--threads", str(entry.threads)),
+            *("--engine", entry.engine, "--device", entry.device, "--nodes", str(entry.nodes)),
+        ]
 
     def spans_stage(self, model: str, dataset: str, extractor: str) -> SpansStage:
         """Return what a language model's exact tokens depend on."""

@@ -4,6 +4,8 @@ One class per section. A stage's script takes one of these as its ``--settings``
 exactly the keys it uses. The JSON Schemas in ``config/schemas`` are generated from here (``make schemas``).
 """
 
+import os
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -34,6 +36,9 @@ Match = Literal["exact_answer", "containment", "exact", "llm"]
 ANCHORS: tuple[Anchor, ...] = ("q_anchored", "a_anchored")
 GROUPINGS: tuple[Grouping, ...] = ("per_layer", "reference")
 ReferenceClass = Literal["predicted", "predicted_at_reference", "truthful", "gold"]
+Engine = Literal["single", "accelerate", "deepspeed", "device_map"]
+SPLITTING: tuple[Engine, ...] = ("accelerate", "deepspeed")
+"""The engines that split a model between processes."""
 QuestionColumn = Literal[
     "question_id", "question", "gold_answers", "subject", "property", "popularity", "question_type"
 ]
@@ -269,7 +274,7 @@ class PlanSettings(Section):
 
 
 class PathSettings(Section):
-    """Where files go; relative paths start at the working directory."""
+    """Where files go; relative paths start at the working directory. ``~`` and variables such as ``$SCRATCH`` count."""
 
     results: str = "results"
     work: str = "work"
@@ -278,6 +283,14 @@ class PathSettings(Section):
     """Models that are fetched and converted."""
     datasets: str = "datasets"
     """Question sets that are downloaded."""
+
+    @field_validator("*")
+    @classmethod
+    def _expand(cls, path: str) -> str:
+        expanded = os.path.expandvars(path)
+        if "$" in expanded:
+            raise ValueError("an environment variable in it is not set")
+        return str(Path(expanded).expanduser())
 
 
 class Source(Section):
@@ -323,9 +336,19 @@ class ModelSettings(Section):
     ``truncated_thought`` (``unfinished_thought`` where the model itself stopped without closing it)."""
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    engine: Literal["single"] = "single"
+    engine: Engine = "single"
+    """How the model is held (docs/engines.md). ``single``: by one process on one device; ``accelerate``, ``deepspeed``:
+    split between processes, each with a part of every layer (tensor parallelism, by transformers' plan or DeepSpeed's
+    AutoTP); ``device_map``: by one process, whole layers on several GPUs and, where these do not suffice, in host
+    memory."""
+    ranks: int = Field(1, ge=1)
+    """Processes that the engines ``accelerate`` and ``deepspeed`` split the model between; in a model's entry the
+    default is ``gpus``, one GPU each. On the CPU, with ``gpus: 0``, any number that divides the model."""
+    max_memory: dict[str, str] | None = None
+    """For ``device_map``: what may be used of each device, e.g. ``{0: 70GiB, 1: 70GiB, cpu: 100GiB}``; by default all
+    of the GPUs, then of the host."""
     threads: int = Field(1, ge=1)
-    """Torch threads on the CPU; set here and not by the scheduler, because rounding depends on it."""
+    """Torch threads of each process on the CPU; set here and not by the scheduler, because rounding depends on it."""
     batch_tokens: int = Field(8192, ge=1)
     """Tokens of one forward pass at most, tokens still to be generated counted too: with thinking on, an answer counts
     as ``max_new_tokens``, so a larger number makes larger batches, where the device's memory allows."""
@@ -344,6 +367,16 @@ class ModelSettings(Section):
     def _chat_thinks(self) -> Self:
         if self.thinking and self.kind != "chat":
             raise ValueError("thinking goes with kind: chat")
+        return self
+
+    @model_validator(mode="after")
+    def _split_by_an_engine(self) -> Self:
+        if self.engine in SPLITTING and self.ranks == 1:
+            raise ValueError(f"engine '{self.engine}' splits a model: give 2 ranks (gpus) or more, or engine: single")
+        if self.engine not in SPLITTING and self.ranks > 1:
+            raise ValueError(f"engine '{self.engine}' is one process; ranks goes with {' or '.join(SPLITTING)}")
+        if self.max_memory and self.engine != "device_map":
+            raise ValueError("max_memory goes with engine: device_map")
         return self
 
 
@@ -372,9 +405,41 @@ class ModelEntry(ModelSettings):
     shape: ShapeSettings | None = None
     """For the plan, as long as the model is not downloaded."""
     gpus: int = Field(1, ge=0)
+    """GPUs of a job, all nodes together."""
+    nodes: int = Field(1, ge=1)
+    """Nodes of Slurm that the ranks of a job are dealt out to, as many to each."""
     memory_mb: int = Field(16000, ge=1)
-    """Host memory of its jobs."""
+    """Host memory of its jobs, on each node."""
     walltime_minutes: int = Field(240, ge=1)
+    """Of a job; a retry gets twice, then three times as much, of ``memory_mb`` too."""
+    partition: str | None = None
+    """Slurm partition of its jobs; null: the profile's."""
+    account: str | None = None
+    """Slurm account that its jobs are charged to; null: the profile's."""
+
+    @property
+    def cores(self) -> int:
+        """CPU threads of a job that loads the model, on each node."""
+        return self.threads * self.ranks // self.nodes
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_rank_per_gpu(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("engine") in SPLITTING and isinstance(values.get("gpus"), int):
+            return {"ranks": max(1, values["gpus"]), **values}
+        return values
+
+    @model_validator(mode="after")
+    def _as_many_on_each_node(self) -> Self:
+        if self.ranks % self.nodes:
+            raise ValueError(f"{self.ranks} ranks cannot be dealt out evenly to {self.nodes} nodes")
+        return self
+
+    @model_validator(mode="after")
+    def _one_gpu_each(self) -> Self:
+        if self.engine in SPLITTING and self.gpus not in (0, self.ranks):
+            raise ValueError(f"{self.ranks} ranks need as many GPUs (found gpus: {self.gpus}), or gpus: 0 on the CPU")
+        return self
 
 
 class PopularityRange(Section):

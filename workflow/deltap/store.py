@@ -7,7 +7,7 @@ there, and a job that was killed finds the chunks that it had finished.
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from deltap import ranks
 from deltap.errors import DeltapError
 from deltap.files import digest, whole
+from deltap.lock import locked
 
 
 class Store:
@@ -29,6 +31,16 @@ class Store:
         """Return where the chunk lies that depends on ``key`` (any JSON value)."""
         name = digest(key)
         return self.root / name[:2] / f"{name}.safetensors"
+
+    def lock(self, series: str, key: Any) -> AbstractContextManager[None]:
+        """Return a context in which nobody else writes the chunks of ``series`` that depend on ``key``.
+
+        Entering it waits a minute for another writer to end, then raises DeltapError that names it. Of several
+        ranks the first one writes.
+        """
+        if not ranks.here().first:
+            return nullcontext()
+        return locked(self.root / "locks" / f"{series.replace('/', '.')}.{digest(key)}.lock", series)
 
     def write(self, path: Path, tensors: dict[str, torch.Tensor], rows: list[dict[str, Any]]) -> None:
         """Write a chunk as a whole file."""

@@ -206,6 +206,7 @@ ANCHORS = _schema(
     predicted=_name,
     predicted_knockout=_name,
     flips=_bool,
+    near_threshold=_bool,  # a probability so near 0.5 that rounding may decide: other batches, engines or GPUs
     k_star=_int,
     anchor_reference=_name,  # the anchor at layer k_star
 )

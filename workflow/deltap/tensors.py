@@ -37,6 +37,9 @@ class ActivationFiles:
                     f"{path}: {shape[0]} layers of {shape[2]}, but {self._paths[0]}: {shapes[0][0]} of {shapes[0][2]}; "
                     "the shards are of different models: delete them and run snakemake again"
                 )
+        with safe_open(self._paths[0], "pt") as file:
+            self.dtype: str = file.get_slice(_NAME).get_dtype()
+        """As safetensors names it, such as ``BF16``."""
         self.layers, self.hidden = shapes[0][0], shapes[0][2]
         self.first_row = [sum(shape[1] for shape in shapes[:index]) for index in range(len(shapes))]
         """The row of the shards' concatenation at which each shard begins."""

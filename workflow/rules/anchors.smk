@@ -17,14 +17,14 @@ rule anchors:
     params:
         code=code("anchors"),
     resources:
-        mem_mb=8000,
-        runtime=60,
+        mem_mb=growing(8000),
+        runtime=growing(60),
     group:
-        "analysis"
+        "analysis.{model}.{dataset}.{extractor}"
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Finding the anchors of {wildcards.model} on {wildcards.dataset}"
+        submitted("Finding the anchors of {wildcards.model} on {wildcards.dataset}")
     shell:
         "python \"$SCRIPTS/anchors.py\" --labels {input.labels:q} --probes {input.probes:q} --scores {input.scores:q}"
         " --clean {input.clean:q} --knockout {input.knockout:q} --out {output:q} --log {log:q}"

@@ -15,19 +15,22 @@ rule answers:
         f"{RESULTS}/benchmarks/answers/{{model}}/{{dataset}}/{{shard}}.tsv"
     params:
         settings=lambda wildcards: as_json(RUN.answers_stage(wildcards.model, wildcards.dataset)),
+        launch=lambda wildcards: RUN.launch_options(wildcards.model),
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         given=option("--given-answers", SETTINGS.given.answers),
         code=code("answers"),
-    threads: lambda wildcards: RUN.models[wildcards.model].threads
+    threads: lambda wildcards: RUN.models[wildcards.model].cores
     resources:
-        mem_mb=lambda wildcards: RUN.models[wildcards.model].memory_mb,
-        runtime=lambda wildcards: RUN.models[wildcards.model].walltime_minutes,
-        gpu=lambda wildcards: RUN.models[wildcards.model].gpus,
+        **model_job(),
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard}), answers only"
+        submitted(
+            "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard}), answers only"
+            " [{resources.gpu} GPUs]"
+        )
     shell:
-        "python \"$SCRIPTS/answers.py\" --settings {params.settings:q} --questions {input.questions:q}"
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/answers.py\""
+        " --settings {params.settings:q} --questions {input.questions:q}"
         " --model {params.model:q} {params.given:q} --shard {wildcards.shard} --store \"$STORE\" --out {output:q}"
         " --log {log:q}"

@@ -11,6 +11,45 @@ def as_json(settings):
     return settings.model_dump_json()
 
 
+def growing(amount):
+    """Return a resource of which a retry gets more: ``amount``, or what it is for a job's wildcards, per attempt."""
+    return lambda wildcards, attempt: attempt * (amount(wildcards) if callable(amount) else amount)
+
+
+def model_job(entry=lambda wildcards: RUN.models[wildcards.model]):
+    """Return the resources of a job that loads the model of ``entry`` (by the job's wildcards).
+
+    Where Slurm puts it: what the entry says, else the profile or the command line. On several nodes the launcher calls
+    srun itself, once for each node, which the plugin knows as ``mpi``.
+    """
+    defaults = workflow.resource_settings.default_resources or {}
+
+    def placed(key):
+        default = defaults.get(f"slurm_{key}")
+        return lambda wildcards: getattr(entry(wildcards), key) or (default and default.raw)
+
+    def on_nodes(value):
+        return lambda wildcards: value(entry(wildcards)) if entry(wildcards).nodes > 1 else None
+
+    return {
+        "mem_mb": growing(lambda wildcards: entry(wildcards).memory_mb),
+        "runtime": growing(lambda wildcards: entry(wildcards).walltime_minutes),
+        "gpu": lambda wildcards: entry(wildcards).gpus,
+        "slurm_partition": placed("partition"),
+        "slurm_account": placed("account"),
+        "nodes": on_nodes(lambda model: model.nodes),
+        "tasks": on_nodes(lambda model: model.nodes),
+        "tasks_per_gpu": on_nodes(lambda model: 0),
+        "gres": on_nodes(lambda model: f"gpu:{model.gpus // model.nodes}" if model.gpus else None),
+        "mpi": on_nodes(lambda model: "srun"),
+    }
+
+
+def submitted(message):
+    """Return the message of a job that is submitted, with what it asks for; a dry run shows it."""
+    return f"{message} [{{threads}} CPUs, {{resources.mem_mb}} MB, {{resources.runtime}} minutes]"
+
+
 def option(flag, paths):
     """Return a command-line option with the files it takes, or nothing where there are none."""
     return [flag, *paths] if paths else []

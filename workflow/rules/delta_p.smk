@@ -14,13 +14,13 @@ rule delta_p:
         settings=lambda wildcards: as_json(RUN.delta_p_stage(wildcards.anchor)),
         code=code("delta_p"),
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     group:
-        "analysis"
+        "analysis.{model}.{dataset}.{extractor}"
     conda:
         "../../envs/deltap.yaml"
     message:
-        "ΔP of {wildcards.model} on {wildcards.dataset}, {wildcards.anchor}"
+        submitted("ΔP of {wildcards.model} on {wildcards.dataset}, {wildcards.anchor}")
     shell:
         "python \"$SCRIPTS/delta_p.py\" --settings {params.settings:q} --anchors {input:q} --out {output:q} --log {log:q}"

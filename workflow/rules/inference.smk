@@ -25,6 +25,7 @@ rule inference:
         settings=lambda wildcards: as_json(
             RUN.inference_stage(wildcards.model, wildcards.dataset, wildcards.extractor)
         ),
+        launch=lambda wildcards: RUN.launch_options(wildcards.model),
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         out=lambda wildcards, output: Path(output.answers).parent,
         found=lambda wildcards, input: [
@@ -34,15 +35,17 @@ rule inference:
             *option("--given-spans", SETTINGS.given.spans),
         ],
         code=code("inference"),
-    threads: lambda wildcards: RUN.models[wildcards.model].threads
+    threads: lambda wildcards: RUN.models[wildcards.model].cores
     resources:
-        mem_mb=lambda wildcards: RUN.models[wildcards.model].memory_mb,
-        runtime=lambda wildcards: RUN.models[wildcards.model].walltime_minutes,
-        gpu=lambda wildcards: RUN.models[wildcards.model].gpus,
+        **model_job(),
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard})"
+        submitted(
+            "Asking {wildcards.model} the questions of {wildcards.dataset} (shard {wildcards.shard})"
+            " [{resources.gpu} GPUs]"
+        )
     shell:
-        "python \"$SCRIPTS/inference.py\" --settings {params.settings:q} --questions {input.questions:q}"
-        " --model {params.model:q} {params.found:q} --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/inference.py\""
+        " --settings {params.settings:q} --questions {input.questions:q} --model {params.model:q}"
+        " {params.found:q} --shard {wildcards.shard} --store \"$STORE\" --out {params.out:q} --log {log:q}"

@@ -17,19 +17,21 @@ rule judge:
         f"{RESULTS}/benchmarks/judge/{SERIES}.tsv"
     params:
         settings=lambda wildcards: as_json(RUN.judge_stage()),
+        launch=LLM["launch"],
         model=LLM["directory"],
         code=code("judge"),
     threads: LLM["threads"]
     resources:
-        mem_mb=LLM["mem_mb"],
-        runtime=LLM["runtime"],
-        gpu=LLM["gpu"],
+        **LLM["resources"],
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Judging the answers of {wildcards.model} to {wildcards.dataset} by a language model"
+        submitted(
+            "Judging the answers of {wildcards.model} to {wildcards.dataset} by a language model"
+            " [{resources.gpu} GPUs]"
+        )
     shell:
-        "python \"$SCRIPTS/judge.py\" --settings {params.settings:q} --answers {input.answers:q} {params.model:q}"
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/judge.py\" --settings {params.settings:q} --answers {input.answers:q} {params.model:q}"
         " --cache \"$REPLIES\" --out {output:q} --log {log:q}"
 
 
@@ -52,14 +54,14 @@ rule labels:
         ],
         code=code("labels"),
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     group:
-        "analysis"
+        "analysis.{model}.{dataset}.{extractor}"
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Labelling the answers of {wildcards.model} to {wildcards.dataset}"
+        submitted("Labelling the answers of {wildcards.model} to {wildcards.dataset}")
     shell:
         "python \"$SCRIPTS/labels.py\" --settings {params.settings:q} --answers {input.answers:q} {params.more:q}"
         " --out {output:q} --log {log:q}"

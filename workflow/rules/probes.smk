@@ -17,14 +17,14 @@ rule probes:
         code=code("probes"),
     threads: 2
     resources:
-        mem_mb=8000,
-        runtime=120,
+        mem_mb=growing(8000),
+        runtime=growing(120),
     group:
-        "analysis"
+        "analysis.{model}.{dataset}.{extractor}"
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Training the probes of {wildcards.model} on {wildcards.dataset}"
+        submitted("Training the probes of {wildcards.model} on {wildcards.dataset}")
     shell:
         "python \"$SCRIPTS/probes.py\" --settings {params.settings:q} --labels {input.labels:q} --clean {input.clean:q}"
         " --jobs {threads} --out {output.probes:q} --scores {output.scores:q} --log {log:q}"

@@ -5,10 +5,13 @@
 LLM = {
     "inputs": RUN.model_inputs(SETTINGS.llm.model) if RUN.llm else [],
     "directory": option("--model", [RUN.model_directory(SETTINGS.llm.model)]) if RUN.llm else [],
-    "threads": RUN.llm.threads if RUN.llm else 1,
-    "mem_mb": RUN.llm.memory_mb if RUN.llm else 4000,
-    "runtime": RUN.llm.walltime_minutes if RUN.llm else 240,
-    "gpu": RUN.llm.gpus if RUN.llm else 0,
+    "launch": RUN.launch_options(SETTINGS.llm.model) if RUN.llm else [],
+    "threads": RUN.llm.cores if RUN.llm else 1,
+    "resources": (
+        model_job(lambda wildcards: RUN.llm)
+        if RUN.llm
+        else {"mem_mb": growing(4000), "runtime": growing(240), "gpu": 0}
+    ),
 }
 
 
@@ -28,18 +31,20 @@ rule spans:
         settings=lambda wildcards: as_json(
             RUN.spans_stage(wildcards.model, wildcards.dataset, wildcards.extractor)
         ),
+        launch=LLM["launch"],
         model=LLM["directory"],
         given=option("--given-spans", SETTINGS.given.spans),
         code=code("spans"),
     threads: LLM["threads"]
     resources:
-        mem_mb=LLM["mem_mb"],
-        runtime=LLM["runtime"],
-        gpu=LLM["gpu"],
+        **LLM["resources"],
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Finding the exact tokens of {wildcards.model} on {wildcards.dataset} by a language model"
+        submitted(
+            "Finding the exact tokens of {wildcards.model} on {wildcards.dataset} by a language model"
+            " [{resources.gpu} GPUs]"
+        )
     shell:
-        "python \"$SCRIPTS/spans.py\" --settings {params.settings:q} --questions {input.questions:q}"
+        "python \"$SCRIPTS/launch.py\" {params.launch} --log {log:q} -- \"$SCRIPTS/spans.py\" --settings {params.settings:q} --questions {input.questions:q}"
         " --answers {input.answers:q} {params.given:q} {params.model:q} --cache \"$REPLIES\" --out {output:q} --log {log:q}"

@@ -55,12 +55,12 @@ rule summarise:
         settings=as_json(SETTINGS.bootstrap),
         code=code("summarise"),
     resources:
-        mem_mb=4000,
-        runtime=30,
+        mem_mb=growing(4000),
+        runtime=growing(30),
     conda:
         "../../envs/deltap.yaml"
     message:
-        "Means and intervals of ΔP"
+        submitted("Means and intervals of ΔP")
     shell:
         "python \"$SCRIPTS/summarise.py\" --table {input:q} --settings {params.settings:q} --out {output.parquet:q}"
         " --csv {output.csv:q} --log {log:q}"

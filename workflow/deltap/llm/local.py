@@ -10,7 +10,7 @@ from deltap.models.directory import revision
 from deltap.models.engine import NotFinite
 from deltap.models.language_model import LanguageModel, load_language_model
 from deltap.models.prompts import Prompter
-from deltap.settings import ModelSettings
+from deltap.settings import ModelSettings, PromptSettings
 
 
 class LocalModel:
@@ -21,6 +21,8 @@ class LocalModel:
         self._entry = entry
         self._revision = revision(directory)
         self._model: LanguageModel | None = None
+        if entry.ranks > 1:  # the ranks meet before the first one finds out whether there is something to ask
+            self._model = load_language_model(directory, entry, PromptSettings())
 
     def identity(self) -> dict[str, Any]:
         """Return the model's revision and how it is run."""

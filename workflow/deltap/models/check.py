@@ -1,14 +1,11 @@
 """The check that every model has to pass when it is loaded: does knockout do here what the method needs?"""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import torch
 
 from deltap.errors import DeltapError
 from deltap.exact.spans import Span, tokens_of_span
 from deltap.models.engine import Activations, Engine
+from deltap.models.parallel import ParallelEngine
 from deltap.models.prompts import Prompter
 
 _QUESTION, _CUT = "What is the name of the capital city of the country Argentina?", "Argentina"
@@ -28,6 +25,9 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
     3. positions before the first cut token do not change, and later ones do;
     4. the activations of a layer k in the middle are those of a pass that cuts in layers 0 … k only.
 
+    5. where several ranks hold the model, the first layer is the one that a process alone computes: a split that goes
+       wrong (a norm over all heads, a fused projection) does so in every layer alike, and not always with an error.
+
     That the edges are cut in every layer is checked in every pass, by the engine.
     """
     prompt = prompter(_QUESTION)
@@ -39,18 +39,29 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
         return engine.forward([ids], [[cut[0] - 1, last]], sites, **keywords)  # type: ignore[arg-type]
 
     engine.share_prefix([])
-    clean = forward()
+    try:
+        clean = forward()
+    except RuntimeError as error:
+        if not isinstance(engine, ParallelEngine):
+            raise
+        raise DeltapError(
+            f"{type(engine.model).__name__}: the ranks' parts of the model do not fit together ({error}); use another "
+            "engine, such as accelerate or device_map"
+        ) from error
     nothing = forward(exact_question=[[]])
     knockout = forward(exact_question=[cut])
     middle = engine.layers // 2
     plain = forward(exact_question=[cut], last_layer=middle)
-    with _own_attention(engine.model):
-        own = forward()
+    own = forward(own_attention=True)
 
     engine.share_prefix(prompter.prefix_ids)
     longer = [*ids, *ids[-3:]]
     batch = engine.forward([ids, longer], [[cut[0] - 1, last]] * 2, sites, exact_question=[cut, cut])
     batch = {site: states[:, :1] for site, states in batch.items()}
+
+    whole = knockout
+    if isinstance(engine, ParallelEngine):
+        whole = engine.first_layer().forward([ids], [[cut[0] - 1, last]], sites, exact_question=[cut])
 
     for site in sites:
 
@@ -77,20 +88,10 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
             plain[site][middle : middle + 1],
             first=middle,
         )
+        refuse("the ranks together compute something else than one process", whole[site][:1], knockout[site][:1])
         refuse("a padded batch from the shared prefix differs from one sequence", knockout[site], batch[site])
     if any(torch.equal(clean[site][:, :, 1], knockout[site][:, :, 1]) for site in sites):
         raise DeltapError(
             f"{type(engine.model).__name__}: the load check failed: cutting attention changes nothing; this model "
             "cannot be measured by knockout"
         )
-
-
-@contextmanager
-def _own_attention(model: Any) -> Iterator[None]:
-    """Let the model use the attention that its authors wrote (sinks, caps and all) inside the block."""
-    used = model.config._attn_implementation
-    model.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(used)

@@ -2,7 +2,8 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from deltap.models.batches import by_length, of_equal_length
 from deltap.models.capture import capture
 from deltap.models.knockout import Edges, knockout
 from deltap.models.layers import decoder_layers, site_modules
+from deltap.models.memory import out_of_memory
 
 Activations = dict[str, torch.Tensor]
 """For each site a tensor of shape (layers, samples, positions, hidden), on the host, in the model's dtype."""
@@ -35,18 +37,16 @@ class Engine:
     keys and values, which are computed once; the results are the same within float rounding.
     """
 
-    def __init__(self, model: nn.Module, batch_tokens: int) -> None:
+    def __init__(self, model: nn.Module, batch_tokens: int, device: torch.device | None = None) -> None:
+        """``device``: where token ids go, by default where the model is."""
         self.model = model.eval()
+        self.device: torch.device = device or model.device  # type: ignore[assignment]
+        self.ranks = 1
         self.batch_tokens = batch_tokens
         self.layers = len(decoder_layers(model))
         self._config = model.config.get_text_config()  # type: ignore[union-attr, operator]
         self._prefix_ids: list[int] = []
         self._prefix_cache: Any = None
-
-    @property
-    def device(self) -> torch.device:
-        """Where token ids go."""
-        return self.model.device  # type: ignore[return-value]
 
     @property
     def hidden(self) -> int:
@@ -71,6 +71,9 @@ class Engine:
             names.append("original_max_position_embeddings")
         limits = [getattr(self._config, name, None) or rope.get(name) for name in names]
         return min((limit for limit in limits if limit), default=None)
+
+    def follow(self) -> None:
+        """Let other processes that hold the model do as this one does; one process follows nobody."""
 
     @torch.inference_mode()
     def share_prefix(self, ids: Sequence[int]) -> None:
@@ -112,7 +115,8 @@ class Engine:
                     mask[row, shared : shared + padding] = 0
                 cache = self._cache(shared, len(chosen))
                 try:
-                    continued = self._decode(ids, mask, cache, shared, end_ids, max_new_tokens)
+                    with self._room(max(lengths) * len(batch)):
+                        continued = self._decode(ids, mask, cache, shared, end_ids, max_new_tokens)
                 except NotFinite as error:
                     raise NotFinite(chosen[error.prompt]) from None
                 for index, answer in zip(chosen, continued, strict=True):
@@ -137,21 +141,25 @@ class Engine:
             logits = self.model(
                 tokens, attention_mask=mask, position_ids=places, cache=cache, use_cache=True, logits_to_keep=1
             ).logits[:, -1]
-            bad = ~torch.isfinite(logits.amax(dim=-1))  # -inf for single tokens is a model's way to rule them out
-            if bool(bad.any()):
-                raise NotFinite(int(rows[bad][0]))
-            best = logits.argmax(dim=-1)
+            finite = torch.isfinite(logits.amax(dim=-1))  # -inf for single tokens is a model's way to rule them out
+            best = self._agreed(logits.argmax(dim=-1).where(finite, -1))
+            if bool((best < 0).any()):
+                raise NotFinite(int(rows[best < 0][0]))
             going = ~torch.isin(best, ends)
             for row, token in zip(rows[going].tolist(), best[going].tolist(), strict=True):
                 answers[row].append(token)
             if not bool(going.any()):
                 break
             if not bool(going.all()):
-                cache.batch_select_indices(going.nonzero()[:, 0])
+                cache.batch_select_indices(going.nonzero()[:, 0].to("cpu"))  # layers may be on several devices
             rows, tokens = rows[going], best[going, None]
             mask = torch.nn.functional.pad(mask[going], (0, 1), value=1)
             places = places[going, -1:] + 1
         return answers
+
+    def _agreed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return the same tokens on every process that holds a part of the model."""
+        return tokens
 
     @torch.inference_mode()
     def forward(
@@ -161,26 +169,30 @@ class Engine:
         sites: tuple[str, ...],
         exact_question: Sequence[Sequence[int]] | None = None,
         last_layer: int | None = None,
+        own_attention: bool = False,
         progress: Callable[[int], object] = lambda done: None,
     ) -> Activations:
         """Run the model over whole sequences and return the activations at ``positions``, for each site.
 
         ``positions[i]`` are the token positions read in sequence i, the same number in each. With ``exact_question``
-        (positions of E_Q for each sequence) their edges are cut in layers 0 … ``last_layer`` (default: all). The
+        (positions of E_Q for each sequence) their edges are cut in layers 0 … ``last_layer`` (default: all). With
+        ``own_attention`` the model's attention is the one that its authors wrote, which cuts nothing. The
         language-model head is not computed. ``progress`` is told the number of sequences done after each batch.
         """
         result: Activations = {}
         for shared, indices in self._by_prefix(sequences, exact_question, positions):
             for batch in by_length([len(sequences[index]) - shared for index in indices], self.batch_tokens):
                 chosen = [indices[item] for item in batch]
-                found = self._forward_batch(
-                    [sequences[index] for index in chosen],
-                    [positions[index] for index in chosen],
-                    sites,
-                    [exact_question[index] for index in chosen] if exact_question is not None else None,
-                    last_layer,
-                    shared,
-                )
+                own = _own_attention(self.model) if own_attention else nullcontext()
+                with own, self._room(sum(len(sequences[index]) - shared for index in chosen)):
+                    found = self._forward_batch(
+                        [sequences[index] for index in chosen],
+                        [positions[index] for index in chosen],
+                        sites,
+                        [exact_question[index] for index in chosen] if exact_question is not None else None,
+                        last_layer,
+                        shared,
+                    )
                 for site, states in found.items():
                     if site not in result:
                         result[site] = states.new_empty(states.shape[0], len(sequences), *states.shape[2:])
@@ -214,9 +226,19 @@ class Engine:
             self._backbone(ids, self._cache(shared, len(sequences)))
         if edges is not None:
             self._refuse_partial(edges)
+        return self._collected(activations, sites)
+
+    def _collected(self, activations: dict[tuple[str, int], torch.Tensor], sites: tuple[str, ...]) -> Activations:
+        """Return the activations of a pass, layers stacked, on the host."""
         return {
             site: torch.stack([activations[site, layer].to("cpu") for layer in range(self.layers)]) for site in sites
         }
+
+    def _room(self, tokens: int) -> AbstractContextManager[None]:
+        return out_of_memory(
+            f"a batch of {tokens} tokens beside the model",
+            f"lower batch_tokens (now {self.batch_tokens}) or give the model more gpus, or memory_mb on the CPU",
+        )
 
     def _refuse_partial(self, edges: Edges) -> None:
         missing = sorted({layer for layer in range(self.layers) if edges.cut_in(layer)} - edges.applied)
@@ -260,3 +282,14 @@ class Engine:
         with_prefix = [index for index in range(len(sequences)) if length and shares(index)]
         rest = sorted(set(range(len(sequences))) - set(with_prefix))
         return [(shared, indices) for shared, indices in ((length, with_prefix), (0, rest)) if indices]
+
+
+@contextmanager
+def _own_attention(model: Any) -> Iterator[None]:
+    """Let the model use the attention that its authors wrote (sinks, caps and all) inside the block."""
+    used = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(used)

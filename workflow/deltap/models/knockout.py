@@ -105,7 +105,7 @@ def _attention(
                 "knockout cannot cut its edges, so this model cannot be measured"
             )
         edges.applied.add(module.layer_idx)
-        attention_mask = attention_mask & edges.allowed(query.shape[2], key.shape[2])
+        attention_mask = attention_mask & edges.allowed(query.shape[2], key.shape[2]).to(attention_mask.device)
     if keywords.get("softcap") is not None:
         return _softcapped(module, query, key, value, attention_mask, **keywords), None
     return sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)

@@ -52,8 +52,12 @@ class LanguageModel:
 
 
 def load_language_model(directory: Path, entry: ModelSettings, prompt: PromptSettings) -> LanguageModel:
-    """Return the model in ``directory``, asked by ``prompt``. Raises DeltapError as `load` and `Prompter`."""
+    """Return the model in ``directory``, asked by ``prompt``. Raises DeltapError as `load` and `Prompter`.
+
+    Of several ranks only the first one returns; the others do what it asks for, and end with the job.
+    """
     tokenizer, engine = load(directory, entry)
+    engine.follow()
     prompter = Prompter(tokenizer, entry.kind, prompt, entry.thinking)
     engine.share_prefix(prompter.prefix_ids)
     return LanguageModel(engine, tokenizer, prompter, end_ids(tokenizer, engine, entry.kind == "base"), entry)

@@ -1,25 +1,31 @@
 """Loading a model from its directory, ready for knockout and checked."""
 
+import copy
 import logging
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+import transformers
+from sentencepiece import SentencePieceProcessor
 from tokenizers import Tokenizer
 from transformers import (
     AutoConfig,
-    AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
     PreTrainedTokenizerFast,
 )
 
+from deltap import ranks
 from deltap.errors import DeltapError
 from deltap.models.directory import check_model_directory
 from deltap.models.engine import Engine
-from deltap.models.knockout import ATTENTION
+from deltap.models.engines import auto_tp, device_map, single, tensor_plan
 from deltap.models.layers import refuse_unsupported
+from deltap.models.memory import out_of_memory
+from deltap.models.parallel import ParallelEngine, join
+from deltap.models.split import check_split
 from deltap.settings import ModelSettings
 
 logger = logging.getLogger("deltap")
@@ -40,10 +46,18 @@ def device(name: str) -> torch.device:
 def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
     """Return the tokenizer and the engine of the model in ``directory``.
 
-    Nothing is fetched, pickled weights and remote code are not loaded. Raises DeltapError if the directory is
-    incomplete, the tokenizer cannot be used, or the architecture has something that knockout cannot cut.
+    Of several ranks each returns its part's. Nothing is fetched, pickled weights and remote code are not loaded. Raises
+    DeltapError if the directory is incomplete, the tokenizer cannot be used, or the architecture has something that
+    knockout cannot cut.
     """
     check_model_directory(directory)
+    if ranks.here().number != entry.ranks:
+        raise DeltapError(
+            f"{ranks.here().number} processes, but the model's entry says ranks: {entry.ranks}; start the script by "
+            f"scripts/launch.py --ranks {entry.ranks}"
+        )
+    if entry.ranks > 1:
+        check_split(directory, entry.engine, entry.ranks)
     torch.set_num_threads(entry.threads)
     try:
         config = AutoConfig.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
@@ -55,23 +69,45 @@ def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
             "causal decoder"
         )
     tokenizer = load_tokenizer(directory)
+    remedy = "give the model more gpus with engine: accelerate, or engine: device_map; on the host, more memory_mb"
+    with out_of_memory(f"{directory} in {entry.dtype}", remedy):
+        engine = _engine(directory, config, entry)
+    refuse_unsupported(engine.model)
+    _greedy(engine.model)
+    held = f"{entry.engine}, {engine.ranks} ranks" if engine.ranks > 1 else entry.engine
+    logger.info("%s: %s, %s, %s, %s", directory, type(engine.model).__name__, entry.dtype, engine.device, held)
+    return tokenizer, engine
+
+
+def _engine(directory: Path, config: Any, entry: ModelSettings) -> Engine:
+    """Return the engine that the entry names, with the model's weights."""
+    dtype, place = getattr(torch, entry.dtype), device(entry.device)
+    if entry.engine == "single":
+        return Engine(single.load(directory, config, dtype, place), entry.batch_tokens)
+    if entry.engine == "device_map":
+        model, first = device_map.load(directory, config, dtype, place, entry.max_memory)
+        return Engine(model, entry.batch_tokens, first)
+    place = join(place)
+    if entry.engine == "accelerate":
+        model = tensor_plan.load(directory, config, dtype, entry.ranks)
+    else:
+        model = auto_tp.load(directory, config, dtype, place, entry.ranks)
+    return ParallelEngine(model, entry.batch_tokens, place, lambda: _first_layer(directory, config, dtype, place))
+
+
+def _first_layer(directory: Path, config: Any, dtype: torch.dtype, place: torch.device) -> Any:
+    """Return the model in ``directory`` without its other layers, in one piece."""
+    config = copy.deepcopy(config)
+    text = config.get_text_config()
+    text.num_hidden_layers = 1
+    if getattr(text, "layer_types", None):
+        text.layer_types = text.layer_types[:1]
+    before = transformers.utils.logging.get_verbosity()
+    transformers.utils.logging.set_verbosity_error()  # it would list the other layers' weights
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            directory,
-            config=config,
-            dtype=getattr(torch, entry.dtype),
-            device_map={"": device(entry.device)},
-            attn_implementation=ATTENTION,
-            trust_remote_code=False,
-            local_files_only=True,
-            use_safetensors=True,
-        )
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-        raise DeltapError(f"{directory}: transformers cannot load this model: {error}") from error
-    refuse_unsupported(model)
-    _greedy(model)
-    logger.info("%s: %s, %s, %s", directory, type(model).__name__, entry.dtype, model.device)
-    return tokenizer, Engine(model, entry.batch_tokens)
+        return single.load(directory, config, dtype, place)
+    finally:
+        transformers.utils.logging.set_verbosity(before)
 
 
 def load_tokenizer(directory: Path) -> Any:
@@ -109,6 +145,7 @@ def _as_written(directory: Path, tokenizer: Any) -> Any:
     """
     file = directory / "tokenizer.json"
     if not file.is_file():
+        _check_converted(directory, tokenizer)
         return tokenizer
     written = Tokenizer.from_file(str(file))
     written.no_truncation()
@@ -135,14 +172,31 @@ def _as_written(directory: Path, tokenizer: Any) -> Any:
     return tokenizer
 
 
+def _check_converted(directory: Path, tokenizer: Any) -> None:
+    """Refuse a tokenizer that was converted from a SentencePiece file and gives other tokens than that.
+
+    transformers converts by its idea of the family, which may put a blank where the file has none.
+    """
+    file = directory / "tokenizer.model"
+    if not file.is_file():
+        return
+    written = SentencePieceProcessor(model_file=str(file))
+    for text in (_ENGLISH, f"{_ENGLISH}\n\n{_ENGLISH}"):
+        if tokenizer(text, add_special_tokens=False)["input_ids"] != written.encode(text):
+            raise DeltapError(
+                f"{directory}: converted to a fast tokenizer, tokenizer.model gives other tokens than by itself; take "
+                "tokenizer.json from the model's repository, or name the right tokenizer_class in tokenizer_config.json"
+            )
+
+
 def _remedy(directory: Path) -> str:
     if (directory / "tokenizer.json").is_file():
         return ""
     names = [path.name for path in directory.glob("*.model")]
     if names:
         return (
-            f"; there is no tokenizer.json. To convert {names[0]}, install the packages sentencepiece and protobuf, or "
-            "save the tokenizer once where they are: AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+            f"; there is no tokenizer.json, and {names[0]} cannot be converted. Take tokenizer.json from the model's "
+            "repository, or name the right tokenizer_class in tokenizer_config.json"
         )
     return "; there is no tokenizer.json. Take it from the model's repository, or use a model that has one"
 
@@ -166,3 +220,14 @@ def end_ids(tokenizer: Any, engine: Engine, at_newline: bool) -> set[int]:
     if not ends:
         raise DeltapError(f"{tokenizer.name_or_path}: the model has no end token, so its answers would never end")
     return ends
+
+
+def engine_facts(engine: Engine, entry: ModelSettings) -> dict[str, Any]:
+    """Return what of the engine its numbers depend on, as it really is."""
+    facts = {
+        "engine": entry.engine,
+        "ranks": engine.ranks,
+        "device": engine.device.type,
+        "threads": torch.get_num_threads(),
+    }
+    return {**facts, "deepspeed": version("deepspeed")} if entry.engine == "deepspeed" else facts

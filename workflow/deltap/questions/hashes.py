@@ -1,4 +1,4 @@
-"""The hashes that decide which questions are asked, in which split and by which job.
+"""The hashes that decide which questions are asked, in which order and in which split.
 
 They are functions of the data set's name and of the normalised text alone, so that format and order of the file and
 the size of the sample move nothing.
@@ -9,7 +9,7 @@ from deltap.settings import Splits
 
 
 def question_hash(salt: str, dataset: str, words: str) -> str:
-    """Return the 16 hexadecimal digits that decide sample and shard of a question with these normalised words."""
+    """Return the 16 hexadecimal digits that decide sample and order of a question with these normalised words."""
     return digest([salt, dataset, words])
 
 
@@ -19,8 +19,3 @@ def split_of(salt: str, dataset: str, key: str, shares: Splits) -> str:
     if point < shares.train:
         return "train"
     return "validation" if point < shares.train + shares.validation else "test"
-
-
-def shard_of(question_hash: str, shards: int) -> int:
-    """Return the shard, 0 … shards - 1, of the question with this hash."""
-    return int(question_hash, 16) % shards

@@ -1,0 +1,122 @@
+"""The inference job by several ranks: the same files as by one process, and chunks that outlive a killed rank."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import starting
+import torch
+from test_engines import engines, entry
+
+import tiny
+from deltap.settings import InferenceSettings, InferenceStage, PromptSettings
+from deltap.tables import ANSWERS, QUESTIONS, read_metadata, read_table, write_table
+from deltap.tensors import ActivationFiles
+
+SCRIPT = starting.ROOT / "scripts" / "inference.py"
+pytestmark = pytest.mark.xdist_group("distributed")
+NAMES = [
+    f"{first}{last}" for first in ("Ar", "Bel", "Cor", "Dun", "El", "Fa") for last in ("ania", "bury", "cia", "dor")
+]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """A model and a table of questions."""
+    folder = tmp_path_factory.mktemp("inputs")
+    rows = [
+        {
+            "question_id": f"q{index}",
+            "dataset": "d",
+            "question": f"What is the capital of {name}?",
+            "gold_answers": ["x"],
+            "subject": name,
+            "property": "capital",
+            "split": ("train", "test")[index % 2],
+            "hash": f"{index:016x}",
+            "extra": "{}",
+        }
+        for index, name in enumerate(NAMES)
+    ]
+    write_table(folder / "questions.parquet", pa.Table.from_pylist(rows, QUESTIONS), QUESTIONS, {})
+    return tiny.save(folder / "model", "llama"), folder / "questions.parquet"
+
+
+def start(inputs, folder, out="out", **changes):
+    settings = entry(max_new_tokens=8, **changes)
+    stage = InferenceStage(
+        model="m",
+        dataset="d",
+        extractor="auto",
+        entry=settings,
+        prompt=PromptSettings(),
+        inference=InferenceSettings(sites=("attn", "mlp"), positions=("last", "exact_answer_last"), chunk_questions=4),
+        bad_rows=0.01,
+    )
+    model, questions = inputs
+    arguments = ("--settings", stage.model_dump_json(exclude_none=True), "--questions", questions, "--model", model)
+    places = ("--store", folder / "store", "--out", folder / out, "--log", folder / "job.log")
+    options = ("--engine", settings.engine, "--device", "cpu", "--log", str(folder / "job.log"))
+    return starting.start(SCRIPT, *arguments, *places, ranks=settings.ranks, options=options)
+
+
+@pytest.fixture(scope="module")
+def alone(inputs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    starting.finish(start(inputs, folder), seconds=500)
+    return folder
+
+
+@engines
+def test_the_job_gives_the_files_of_one_process(inputs, alone, tmp_path, engine):
+    starting.finish(start(inputs, tmp_path, engine=engine, ranks=2), seconds=500)
+    ours, theirs = (read_table(folder / "out" / "answers.parquet", ANSWERS) for folder in (tmp_path, alone))
+    assert ours.to_pylist() == theirs.to_pylist()
+    assert sum(row["exclusion"] is None for row in ours.to_pylist()) > len(NAMES) / 2
+    names = sorted(path.name for path in (alone / "out").glob("*.safetensors"))
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.safetensors")) == names
+    for name in names:
+        one, other = ActivationFiles([tmp_path / "out" / name]), ActivationFiles([alone / "out" / name])
+        assert one.rows > 0
+        for layer in range(4):
+            torch.testing.assert_close(one.layer(layer), other.layer(layer), atol=1e-5, rtol=0)
+    made_by = read_metadata(tmp_path / "out" / "answers.parquet")["provenance"]
+    facts = {key: made_by[key] for key in ("engine", "ranks", "device", "threads")}
+    assert facts == {"engine": engine, "ranks": 2, "device": "cpu", "threads": 1}
+    # One writer: a log without doubled lines, and chunks that no other engine takes for its own.
+    lines = [line for line in (tmp_path / "job.log").read_text().splitlines() if "answers," in line]
+    assert len(lines) == 1
+    chunks = [{path.name for path in (folder / "store").rglob("*.safetensors")} for folder in (tmp_path, alone)]
+    assert not chunks[0] & chunks[1]
+
+
+def test_a_killed_rank_stops_the_job_and_its_chunks_are_taken_up(inputs, tmp_path):
+    job = start(inputs, tmp_path, engine="accelerate", ranks=2)
+    until = time.monotonic() + 300
+    while len(first := list((tmp_path / "store").rglob("*.safetensors"))) < 3:  # answers and activations
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    victim = max(children(job.pid))
+    os.kill(victim, signal.SIGKILL)
+    killed = time.monotonic()
+    output, _ = job.communicate(timeout=100)
+    assert time.monotonic() - killed < 60
+    assert job.returncode == 1
+    assert "error: rank 1 of 2: killed by SIGKILL" in output
+    assert not (tmp_path / "out" / "answers.parquet").exists()
+    before = {path: path.stat().st_mtime_ns for path in first}
+
+    starting.finish(start(inputs, tmp_path, engine="accelerate", ranks=2), seconds=500)
+    assert {path: path.stat().st_mtime_ns for path in first} == before
+    assert "already" in (tmp_path / "job.log").read_text()
+    starting.finish(start(inputs, tmp_path / "again", engine="accelerate", ranks=2), seconds=500)
+    for path in (tmp_path / "again" / "out").iterdir():
+        assert path.read_bytes() == (tmp_path / "out" / path.name).read_bytes(), path.name
+
+
+def children(pid: int) -> list[int]:
+    """Process ids of a process's children, oldest first."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

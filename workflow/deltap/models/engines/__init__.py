@@ -1,0 +1,1 @@
+"""The ways to hold a model, one module each; what follows the loading does not know which one it was."""

@@ -1,0 +1,131 @@
+"""The engine of a model that several ranks hold together.
+
+The first rank leads: it alone reads questions, decides and writes. Each call of its engine is told to the others, which
+do the same with their parts of the model. So ranks cannot disagree about what is computed, and nothing outside of the
+engine knows of them.
+"""
+
+import datetime
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import nn
+
+from deltap import ranks
+from deltap.errors import DeltapError
+from deltap.models.engine import Activations, Engine, NotFinite
+
+# A rank that waits for the first one to write or to find its chunks is no error; one that ends is noticed at once.
+_PATIENCE = datetime.timedelta(days=7)
+# An error that all ranks have in common is the first one's to tell; seconds that the others wait with theirs.
+_FIRST_SAYS = 5
+
+
+def join(device: torch.device) -> torch.device:
+    """Let this rank meet the others; return its own device.
+
+    Raises DeltapError if there are more ranks than GPUs on this node.
+    """
+    here = ranks.here()
+    if device.type == "cuda":
+        gpus = torch.cuda.device_count()
+        if here.local_number > gpus:
+            raise DeltapError(
+                f"{here.local_number} ranks on this node, but it has {gpus} GPUs; give the model ranks: {gpus} (gpus), "
+                "if that divides it, or engine: device_map"
+            )
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    torch.distributed.init_process_group(backend, timeout=_PATIENCE)
+    return device
+
+
+class ParallelEngine(Engine):
+    """An engine whose calls, on the first rank, are done by all ranks; the others `follow`."""
+
+    def __init__(
+        self, model: nn.Module, batch_tokens: int, device: torch.device, first_layer: Callable[[], nn.Module]
+    ) -> None:
+        """``first_layer`` loads the same model with one layer, in one piece."""
+        super().__init__(model, batch_tokens, device)
+        self._first_layer = first_layer
+        self.ranks = torch.distributed.get_world_size()
+        self._leads = torch.distributed.get_rank() == 0
+        # What is told is no tensor of the device.
+        self._words = torch.distributed.new_group(backend="gloo", timeout=_PATIENCE)
+
+    def follow(self) -> None:
+        """Return on the first rank. On others compute what it asks for until it is done, then raise
+        `ranks.Followed`."""
+        if self._leads:
+            ranks.at_end(self.close)
+            return
+        while (call := self._told(None)) is not None:
+            name, arguments = call
+            try:
+                getattr(Engine, name)(self, *arguments)
+            except NotFinite:
+                pass  # seen by all ranks; the first one says of which question
+            except Exception:
+                time.sleep(_FIRST_SAYS)
+                raise
+        torch.distributed.destroy_process_group()
+        raise ranks.Followed
+
+    def first_layer(self) -> Engine:
+        """Return an engine of the model's first layer alone, which this process holds in one piece."""
+        return Engine(self._first_layer(), self.batch_tokens, self.device)
+
+    def close(self) -> None:
+        """Let the other ranks end."""
+        self._told(None)
+        torch.distributed.destroy_process_group()
+
+    def share_prefix(self, ids: Sequence[int]) -> None:
+        """As `Engine.share_prefix`, on all ranks."""
+        self._told(("share_prefix", (list(ids),)))
+        super().share_prefix(ids)
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        end_ids: set[int],
+        max_new_tokens: int,
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> list[list[int]]:
+        """As `Engine.generate`, on all ranks."""
+        self._told(("generate", (prompts, end_ids, max_new_tokens)))
+        return super().generate(prompts, end_ids, max_new_tokens, progress)
+
+    def forward(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        sites: tuple[str, ...],
+        exact_question: Sequence[Sequence[int]] | None = None,
+        last_layer: int | None = None,
+        own_attention: bool = False,
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> Activations:
+        """As `Engine.forward`, on all ranks."""
+        arguments = (sequences, positions, sites, exact_question, last_layer, own_attention)
+        self._told(("forward", arguments))
+        return super().forward(*arguments, progress)
+
+    def _told(self, call: Any) -> Any:
+        """Return the call that the first rank tells; on it, ``call``."""
+        box = [call]
+        torch.distributed.broadcast_object_list(box, src=0, group=self._words)
+        return box[0]
+
+    def _agreed(self, tokens: torch.Tensor) -> torch.Tensor:
+        torch.distributed.broadcast(tokens, src=0)
+        return tokens
+
+    def _collected(self, activations: dict[tuple[str, int], torch.Tensor], sites: tuple[str, ...]) -> Activations:
+        return super()._collected(activations, sites) if self._leads else {}
