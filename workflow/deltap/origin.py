@@ -13,7 +13,7 @@ from deltap.manifest import read_manifest
 from deltap.tables import read_metadata
 
 # What inference says of a model, and the table of questions of a data set.
-_MODEL_FACTS = ("model_revision", "device", "ranks")
+_MODEL_FACTS = ("model_revision", "engine", "ranks", "device", "threads", "deepspeed")
 _DATASET_FACTS = ("repository", "commit", "file_sha256", "ids_file_sha256")
 
 Record = Mapping[str, Any]
