@@ -7,6 +7,8 @@
     snakemake --configfile mine.yaml -c8             your own
     snakemake figures -c2                            the configured figures, and what they need
     snakemake figures_partial --nolock -c1           what is finished of a run that still runs
+    snakemake report -c1                             everything to read, as one HTML file
+    snakemake export -c1                             everything to draw figures from, as one archive
 
 The stages are in workflow/rules, one file each, in the order of the flow; the algorithms are in workflow/deltap.
 """
@@ -34,10 +36,14 @@ if slurm.is_second_copy():
 
 from deltap.errors import DeltapError
 from deltap.code import code_digest
+from deltap.files import digest
 from deltap.run import Run
 
 
 configfile: BASE / "config" / "config.yaml"
+
+
+report: "workflow/report/workflow.rst"
 
 
 try:
@@ -54,7 +60,9 @@ SERIES = "{model}/{dataset}/{extractor}"
 
 # What every job's shell knows. Paths that decide nothing are here and not in params, where a change would rerun jobs.
 ENVIRONMENT = {
+    "BASE": shlex.quote(str(BASE)),
     "SCRIPTS": shlex.quote(str(SCRIPTS)),
+    "PYTHON": shlex.quote(sys.executable),
     "STORE": shlex.quote(f"{SETTINGS.paths.work}/chunks"),
     "REPLIES": shlex.quote(f"{SETTINGS.paths.work}/replies"),
     # Only downloads may ask the hub, and even they not where the user says so.
@@ -92,6 +100,7 @@ include: "workflow/rules/delta_p.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/verdict.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/report.smk"
 
 
 localrules:

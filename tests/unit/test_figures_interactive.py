@@ -1,14 +1,13 @@
 """The interactive figure, tried in a real browser: what it shows, what a click does, and that it needs no network."""
 
-import json
 import re
-import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 import synthetic
+from browsing import messages, open_afresh, requests, until
 from deltap.errors import DeltapError
 from deltap.figures.kinds import write
 from deltap.settings import DeltaPFigure, FigureEntry, GroupsFigure, PlotStage, TableSource
@@ -35,32 +34,6 @@ def page(tmp_path_factory) -> Path:
     synthetic.write_run(folder, 40)
     draw(folder / "figure.html")
     return folder / "figure.html"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1300,800"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
-
-
-def until(condition, seconds: float = 20):
-    """Return the first true value of ``condition()``; fail after a while."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "the page did not get there"
-        time.sleep(0.1)
-    return value
 
 
 @pytest.fixture
@@ -108,17 +81,11 @@ def test_the_mouse_over_a_point_reads_layer_mean_interval_and_n(shown):
 
 
 def test_no_console_error_and_no_request_leaves_the_file(browser, page):
-    browser.get("about:blank")
-    browser.get_log("browser")
-    browser.get_log("performance")
-    browser.get(page.as_uri())
+    open_afresh(browser, page.as_uri())
     until(lambda: len(browser.execute_script(OPACITIES)) == 2)
     time.sleep(0.5)
-    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    requests = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    assert page.as_uri() in requests
-    assert [url for url in requests if url != page.as_uri() and not url.startswith(("data:", "blob:"))] == []
+    assert messages(browser, "SEVERE", "WARNING") == []
+    assert set(requests(browser)) == {page.as_uri()}
 
 
 def test_the_file_holds_its_scripts_and_says_what_made_it(page):

@@ -21,10 +21,12 @@ SUBJECTS = [f"{a}{b}" for a in ("Ar", "Bel", "Cor", "Dun", "El", "Fa", "Gor", "H
 MAX_NEW_TOKENS = 12
 
 
-def snakemake(directory: Path, configfile: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
-    """Run the workflow in ``directory`` and return what it printed (both streams together)."""
+def snakemake(
+    directory: Path, configfile: Path, *arguments: str, check: bool = True, checkout: Path = ROOT
+) -> subprocess.CompletedProcess:
+    """Run the workflow of ``checkout`` in ``directory`` and return what it printed (both streams together)."""
     command = [
-        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(directory),
+        sys.executable, "-m", "snakemake", "--snakefile", str(checkout / "Snakefile"), "--directory", str(directory),
         "--configfile", str(configfile), "--cores", "2", *arguments,
     ]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
@@ -114,6 +116,22 @@ def changed(configfile: Path, **changes: object) -> Path:
     value = yaml.safe_load(configfile.read_text(encoding="utf-8"))
     path = configfile.with_name(f"changed-{len(list(configfile.parent.glob('changed-*')))}.yaml")
     return write_yaml(path, {**value, **changes})
+
+
+def with_definition(configfile: Path, kind: str, name: str, /, **change: object) -> Path:
+    """Return a configuration whose model, data set or figure ``name`` is defined differently, or for the first time."""
+    folder = configfile.parent
+    file = folder / f"my_{kind}s.yaml"
+    definitions = yaml.safe_load(file.read_text()) if file.exists() else {}
+    definitions[name] = {**definitions.get(name, {}), **change}
+    number = len(list(folder.glob("other-*")))
+    path = write_yaml(folder / f"other-{number}.yaml", definitions)
+    return changed(configfile, **{f"{kind}_files": [str(path)]})
+
+
+def with_figure(configfile: Path, **definition: object) -> Path:
+    """Return a configuration with the figure ``mine`` alone."""
+    return changed(with_definition(configfile, "figure", "mine", **definition), figures=["mine"])
 
 
 def planned(output: str) -> dict[str, int]:

@@ -6,9 +6,7 @@ import sys
 import time
 
 import pytest
-import running
-import yaml
-from running import ROOT, changed, planned, snakemake
+from running import ROOT, changed, planned, snakemake, with_definition, with_figure
 
 pytestmark = pytest.mark.xdist_group("workflow")  # one run serves both files
 
@@ -82,16 +80,6 @@ def test_shards_and_anchors_follow_the_configuration(folder, configfile):
 )
 def test_a_wrong_key_or_value_is_refused_by_name(folder, configfile, change, message):
     assert message in refused(folder, changed(configfile, **change))
-
-
-def with_definition(configfile, kind, name, **change):
-    """A configuration whose model or data set ``name`` is defined differently."""
-    folder = configfile.parent
-    definitions = yaml.safe_load((folder / f"my_{kind}s.yaml").read_text())
-    definitions[name] |= change
-    number = len(list(folder.glob("other-*")))
-    path = running.write_yaml(folder / f"other-{number}.yaml", definitions)
-    return changed(configfile, **{f"{kind}_files": [str(path)]})
 
 
 def test_a_missing_question_file_names_the_nearest(folder, configfile):
@@ -174,59 +162,6 @@ def test_one_class_in_a_split_stops_before_probes_with_counts_and_advice(finishe
     assert "ask more or easier questions" in output
 
 
-REPORTS = ("samples", "extraction")
-CHANGES = {
-    "nothing": ({}, set()),
-    "the figure": ({"figures": ["delta_p", "delta_p_all"]}, {"figure_delta_p_all"}),
-    "the interval": ({"bootstrap": {"draws": 100}}, {"summarise", "figure_delta_p"}),
-    "the reference class": ({"reference_class": "gold"}, {"delta_p", "merge", "summarise", "figure_delta_p"}),
-    "the probe": (
-        {"probe": {"regularisation": [0.5]}},
-        {"probes", "anchors", "delta_p", "merge", "summarise", "figure_delta_p"},
-    ),
-    "the labels": (
-        {"labels": {"match": "containment"}},
-        {"labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure_delta_p", *REPORTS},
-    ),
-    "the prompt": (
-        {"prompt": {"message": "{question}"}},
-        {"inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "figure_delta_p", *REPORTS},
-    ),
-    "the number of questions": (
-        {"questions": {"number": 60, "splits": {"train": 0.4, "validation": 0.25, "test": 0.35}}},
-        {
-            "questions",
-            "inference",
-            "labels",
-            "probes",
-            "anchors",
-            "delta_p",
-            "merge",
-            "summarise",
-            "figure_delta_p",
-            *REPORTS,
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_a_change_reruns_what_depends_on_it_and_nothing_else(finished, configfile, name):
-    change, expected = CHANGES[name]
-    done = snakemake(configfile.parent, changed(configfile, **change), "-n")
-    assert set(planned(done.stdout)) == expected
-
-
-def test_a_new_data_set_computes_that_data_set_only(finished, configfile):
-    folder = configfile.parent
-    definitions = yaml.safe_load((folder / "my_datasets.yaml").read_text())
-    definitions["more"] = {"label": "More", "format": "nq", "path": "rulers.jsonl"}
-    path = running.write_yaml(folder / "more.yaml", definitions)
-    more = changed(configfile, dataset_files=[str(path)], datasets=["capitals", "rulers", "more"])
-    jobs = planned(snakemake(folder, more, "-n").stdout)
-    assert (jobs["questions"], jobs["inference"], jobs["delta_p"]) == (1, 2, 4)
-
-
 def test_the_workflow_is_lint_clean(folder, configfile):
     assert "Congratulations" in snakemake(folder, configfile, "--lint", check=False).stdout
 
@@ -244,30 +179,3 @@ def test_the_workflow_is_lint_clean(folder, configfile):
 )
 def test_a_wrong_figure_is_refused_by_name(folder, configfile, definition, message):
     assert message in refused(folder, with_figure(configfile, **definition))
-
-
-def with_figure(configfile, **definition):
-    """A configuration with the figure ``mine``."""
-    folder = configfile.parent
-    path = running.write_yaml(folder / f"figures-{len(list(folder.glob('figures-*')))}.yaml", {"mine": definition})
-    return changed(configfile, figures=["mine"], figure_files=[str(path)])
-
-
-@pytest.mark.parametrize(
-    ("definition", "jobs"),
-    [
-        ({"palette": "colorblind"}, {"figure_mine"}),
-        ({"interval": 0.5, "reference_class": "gold"}, {"figure_mine"}),  # from the anchors, which are there
-        ({"kind": "auroc", "site": None}, {"figure_mine"}),
-    ],
-)
-def test_a_new_figure_draws_that_figure_only(finished, configfile, definition, jobs):
-    done = snakemake(configfile.parent, with_figure(configfile, **definition), "-n")
-    assert set(planned(done.stdout)) == jobs
-
-
-def test_what_a_figure_does_not_use_does_not_draw_it_again(finished, configfile):
-    """AUROC depends neither on the interval nor on the reference class."""
-    snakemake(configfile.parent, changed(configfile, figures=["auroc"]), "figures")
-    other = changed(configfile, figures=["auroc"], bootstrap={"draws": 99}, reference_class="gold")
-    assert "figure_auroc" not in planned(snakemake(configfile.parent, other, "figures", "-n").stdout)

@@ -44,13 +44,28 @@ def code_digest(script: str | Path) -> str:
             definitions, imports = _module(symbol[0])
             # What stands outside of every definition runs with the import.
             for name in definitions if symbol[1] == _EVERYTHING else (symbol[1], ""):
-                for index, node in enumerate(definitions.get(name, ())):
-                    trees[f"{symbol[0]}.{name}.{index}"] = ast.dump(node)
-                    waiting += _symbols(node, imports)
-                    waiting += [(symbol[0], other) for other in _names(node) if other in definitions and other != name]
+                for index, (text, uses) in enumerate(_statements(symbol[0], name)):
+                    trees[f"{symbol[0]}.{name}.{index}"] = text
+                    waiting += uses
             # A name that a package's module took from another one.
             waiting += [imports[symbol[1]]] if symbol[1] in imports else []
     return digest(trees)
+
+
+@cache
+def _statements(module: str, name: str) -> list[tuple[str, list[Symbol]]]:
+    """Return the text of each statement that defines ``name`` ("" for none) in a module, and what it uses."""
+    definitions, imports = _module(module)
+    return [
+        (
+            ast.dump(node),
+            [
+                *_symbols(node, imports),
+                *((module, other) for other in sorted(_names(node)) if other in definitions and other != name),
+            ],
+        )
+        for node in definitions.get(name, ())
+    ]
 
 
 @cache

@@ -308,6 +308,21 @@ class Run:
             reference_class=self.settings.reference_class,
         )
 
+    def configuration(self) -> dict[str, Any]:
+        """Return the whole configuration: every key of the run, and the definitions of what it names."""
+        named: dict[str, Mapping[str, BaseModel]] = {
+            "models": self._loaded,
+            "datasets": self.datasets,
+            "figures": self.figures,
+        }
+        return {
+            "run": self.settings.model_dump(mode="json"),
+            **{
+                kind: {name: entry.model_dump(mode="json") for name, entry in entries.items()}
+                for kind, entries in named.items()
+            },
+        }
+
     def plan_stage(self) -> PlanStage:
         """Return what the plan depends on."""
         settings, inference = self.settings, self.settings.inference

@@ -71,3 +71,40 @@ def activations(name):
         position=SETTINGS.inference.positions,
         allow_missing=True,
     )
+
+
+# Of the formats of a figure, the report shows the interactive one and the first of the others in this order.
+SHOWN = ("png", "svg", "pdf")
+TITLES = {
+    "delta_p": "ΔP against layer",
+    "auroc": "AUROC of the probes",
+    "flip_rate": "Flip rate",
+    "delta_p_distribution": "Distribution of ΔP",
+    "groups": "Groups",
+    "exclusions": "Exclusions",
+}
+
+
+def figure_files(name, job):
+    """Return the files of a figure, of which those that the report shows are marked."""
+    return [
+        in_report(name, entry, path) if kind in ("html", shown) else path
+        for stem, entry in job.stage.figures.items()
+        for formats in [entry.formats or job.stage.formats]
+        for shown in [next((kind for kind in SHOWN if kind in formats), None)]
+        for kind in formats
+        for path in [f"{RESULTS}/figures/{stem}.{kind}"]
+    ]
+
+
+def in_report(name, entry, path):
+    """Return a figure's file with its place in the report."""
+    told_apart_by = ("site", "position", "grouping", *(("extractor",) if len(SETTINGS.extractors) > 1 else ()))
+    chosen = {key: getattr(entry, key, None) for key in told_apart_by}
+    return report(
+        path,
+        caption=f"../report/{'delta_p_interactive' if path.endswith('.html') else entry.kind}.rst",
+        category="Figures",
+        subcategory=TITLES[entry.kind],
+        labels={"figure": name, **{key: value for key, value in chosen.items() if value}},
+    )

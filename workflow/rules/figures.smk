@@ -11,7 +11,7 @@ for NAME, JOB in FIGURES.items():
         input:
             JOB.tables,
         output:
-            expand(f"{RESULTS}/figures/{{file}}", file=JOB.files),
+            figure_files(NAME, JOB),
         log:
             f"{RESULTS}/logs/figures/{NAME}.log",
         benchmark:

@@ -41,7 +41,12 @@ rule summarise:
         f"{RESULTS}/delta_p.parquet",
     output:
         parquet=f"{RESULTS}/delta_p_summary.parquet",
-        csv=f"{RESULTS}/delta_p_summary.csv",
+        csv=report(
+            f"{RESULTS}/delta_p_summary.csv",
+            caption="../report/delta_p_summary.rst",
+            category="Tables",
+            labels={"table": "Mean ΔP (CSV)"},
+        ),
     log:
         f"{RESULTS}/logs/summarise.log",
     benchmark:
