@@ -39,10 +39,12 @@ def digest_with(tmp_path, monkeypatch):
         (tmp_path / "script.py").write_text(SCRIPT.replace(old, new) if module == "script" else SCRIPT)
         monkeypatch.setattr(code, "PACKAGE", tmp_path / "deltap")
         code._module.cache_clear()
+        code._statements.cache_clear()
         return code.code_digest(tmp_path / "script.py")
 
     yield digest
     code._module.cache_clear()
+    code._statements.cache_clear()
 
 
 @pytest.mark.parametrize(

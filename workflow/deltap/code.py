@@ -7,7 +7,7 @@ of Snakemake.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -34,8 +34,9 @@ Symbol = tuple[str, str]
 def code_digest(script: str | Path) -> str:
     """Return the digest of a script and of every definition in deltap that it reaches."""
     tree = _without_docstrings(ast.parse(Path(script).read_text(encoding="utf-8"), str(script)))
+    nodes = list(ast.walk(tree))
     trees = {"": ast.dump(tree)}
-    waiting = list(_symbols(tree, _imports(tree)))
+    waiting = list(_symbols(nodes, _imports(nodes)))
     seen: set[Symbol] = set()
     while waiting:
         symbol = waiting.pop()
@@ -56,16 +57,13 @@ def code_digest(script: str | Path) -> str:
 def _statements(module: str, name: str) -> list[tuple[str, list[Symbol]]]:
     """Return the text of each statement that defines ``name`` ("" for none) in a module, and what it uses."""
     definitions, imports = _module(module)
-    return [
-        (
-            ast.dump(node),
-            [
-                *_symbols(node, imports),
-                *((module, other) for other in sorted(_names(node)) if other in definitions and other != name),
-            ],
-        )
-        for node in definitions.get(name, ())
-    ]
+    result = []
+    for node in definitions.get(name, ()):
+        nodes = list(ast.walk(node))  # walking is what takes the time
+        names = sorted({inner.id for inner in nodes if isinstance(inner, ast.Name)})
+        own = [(module, other) for other in names if other in definitions and other != name]
+        result.append((ast.dump(node), [*_symbols(nodes, imports), *own]))
+    return result
 
 
 @cache
@@ -87,17 +85,19 @@ def _module(name: str) -> tuple[dict[str, list[ast.stmt]], dict[str, Symbol]]:
                 names = [""]
         for target in names:
             definitions.setdefault(target, []).append(node)
-    return definitions, _imports(tree)
+    # Imports inside of functions and classes are found where those are read.
+    outside = [node for node in tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return definitions, _imports(inner for node in outside for inner in ast.walk(node))
 
 
 def _targets(node: ast.stmt) -> list[str]:
     return [inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)]
 
 
-def _imports(tree: ast.AST) -> dict[str, Symbol]:
-    """Return what local names stand for, of those that are imported from deltap anywhere in ``tree``."""
+def _imports(nodes: Iterable[ast.AST]) -> dict[str, Symbol]:
+    """Return what local names stand for, of those that are imported from deltap anywhere in ``nodes``."""
     found: dict[str, Symbol] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "deltap":
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -110,22 +110,18 @@ def _imports(tree: ast.AST) -> dict[str, Symbol]:
     return found
 
 
-def _symbols(node: ast.AST, imports: dict[str, Symbol]) -> Iterator[Symbol]:
-    """Yield the imported symbols that ``node`` uses; of a module used as ``module.name``, that name only."""
-    imports = imports | _imports(node)
+def _symbols(nodes: Sequence[ast.AST], imports: dict[str, Symbol]) -> Iterator[Symbol]:
+    """Yield the imported symbols that ``nodes`` use; of a module used as ``module.name``, that name only."""
+    imports = imports | _imports(nodes)
     attributes = {
         id(inner.value): inner.attr
-        for inner in ast.walk(node)
+        for inner in nodes
         if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name)
     }
-    for inner in ast.walk(node):
+    for inner in nodes:
         if isinstance(inner, ast.Name) and inner.id in imports:
             module, name = imports[inner.id]
             yield module, attributes.get(id(inner), name) if name == _EVERYTHING else name
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
