@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from deltap.files import digest
 
@@ -126,7 +127,11 @@ def _symbols(nodes: Sequence[ast.AST], imports: dict[str, Symbol]) -> Iterator[S
 
 def _without_docstrings(tree: ast.Module) -> ast.Module:
     """Remove docstrings, and the strings under attributes that document settings."""
-    for node in ast.walk(tree):
+    waiting: list[Any] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):  # statements stand nowhere else
+            waiting += getattr(node, field, ())
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [
                 statement
