@@ -5,6 +5,7 @@ import running
 
 from deltap.tables import PROBES, SAMPLES, SUMMARY, read_table
 
+pytestmark = pytest.mark.xdist_group("real")  # one run serves all tests
 FILES = {
     "popqa": ("popqa", "popqa.tsv"),
     "popqa-flashrag": ("popqa", "popqa.flashrag.jsonl"),
