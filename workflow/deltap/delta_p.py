@@ -14,9 +14,7 @@ from deltap.anchors import anchor
 from deltap.errors import DeltapError
 from deltap.settings import ANCHORS, BootstrapSettings, DeltaPStage, ReferenceClass
 from deltap.statistics import group_mean, resampling_counts
-from deltap.tables import DELTA_P, SUMMARY
-
-_SERIES = ["model", "dataset", "extractor"]
+from deltap.tables import DELTA_P, SERIES, SUMMARY
 
 
 def delta_p(p_clean: np.ndarray, p_knockout: np.ndarray, reference_is_truthful: np.ndarray | bool) -> np.ndarray:
@@ -78,7 +76,7 @@ def each_series(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
     waiting: list[pa.Table] = []
     for part in parts:
         part = part.unify_dictionaries()  # grouping asks for it
-        for key in pa.TableGroupBy(part, _SERIES, use_threads=False).aggregate([]).to_pylist():
+        for key in pa.TableGroupBy(part, SERIES, use_threads=False).aggregate([]).to_pylist():
             match = reduce(pc.and_, (pc.equal(part[name], value) for name, value in key.items()))
             if waiting and any(waiting[0][name][0].as_py() != value for name, value in key.items()):
                 yield pa.concat_tables(waiting)
@@ -96,7 +94,7 @@ def summarise(table: pa.Table, settings: BootstrapSettings, anchors: Sequence[st
     """
     frame = table.to_pandas()
     rows: list[dict[str, Any]] = []
-    for series, samples in frame.groupby(_SERIES, sort=False, observed=True):
+    for series, samples in frame.groupby(SERIES, sort=False, observed=True):
         ids = np.unique(samples["question_id"].to_numpy(dtype=str))
         counts = resampling_counts(len(ids), settings)
         for group, part in samples.groupby(["grouping", "site", "position"], sort=False, observed=True):
@@ -111,7 +109,7 @@ def summarise(table: pa.Table, settings: BootstrapSettings, anchors: Sequence[st
                 member = np.zeros((len(ids), len(layers)), dtype=bool)
                 values[where], member[where] = chosen["delta_p"], True
                 statistics = zip(layers, *group_mean(values, member, counts, settings.level), strict=True)
-                key = dict(zip([*_SERIES, "grouping", "site", "position"], [*series, *group], strict=True))
+                key = dict(zip([*SERIES, "grouping", "site", "position"], [*series, *group], strict=True))
                 rows += [
                     {
                         **key,

@@ -17,9 +17,8 @@ from deltap import markdown
 from deltap.errors import DeltapError
 from deltap.labels import TEXT_MATCHES, labels_by_text
 from deltap.settings import ABSTAINED, HALLUCINATED, LABEL_NAMES, SPLITS, TRUTHFUL
-from deltap.tables import SAMPLES
+from deltap.tables import SAMPLES, SERIES
 
-SERIES = ["model", "dataset", "extractor"]
 WAYS = (*TEXT_MATCHES, "llm", "given")
 """The ways of labelling; the last two where a language model or a file was asked."""
 _SAME = (*SERIES, "question_id", "split", "label", "exact_question_source", "exact_answer_source", "echo",

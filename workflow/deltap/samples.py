@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from deltap.errors import DeltapError
-from deltap.settings import SPLITS
+from deltap.settings import ABSTAINED, SPLITS
 from deltap.tables import LABELS, read_metadata, read_table
 
 Columns = dict[str, np.ndarray]
@@ -42,7 +42,7 @@ def probe_samples(path: Path) -> Samples:
         for row in table.select(
             ["question_id", "split", "label", "exclusion", "shard", "clean_row", "knockout_row"]
         ).to_pylist()
-        if row["exclusion"] is None and row["label"] != "abstained"
+        if row["exclusion"] is None and row["label"] != ABSTAINED
     ]
     columns = {name: np.array([row[name] for row in rows], dtype=str) for name in ("question_id", "split", "label")}
     for name in ("shard", "clean_row", "knockout_row"):

@@ -16,6 +16,8 @@ from deltap.errors import DeltapError
 from deltap.files import whole
 
 METADATA_KEY = b"deltap"
+SERIES = ["model", "dataset", "extractor"]
+"""The columns that tell one series, which has probes of its own, from the others."""
 
 _string, _int, _float, _bool = pa.string(), pa.int32(), pa.float64(), pa.bool_()
 _name = pa.dictionary(pa.int32(), pa.string())  # few distinct values over many rows

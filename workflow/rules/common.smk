@@ -108,3 +108,17 @@ def in_report(name, entry, path):
         subcategory=TITLES[entry.kind],
         labels={"figure": name, **{key: value for key, value in chosen.items() if value}},
     )
+
+
+# What the language model that finds exact tokens and judges is and needs; a server needs nothing of ours.
+LLM = {
+    "inputs": RUN.model_inputs(SETTINGS.llm.model) if RUN.llm else [],
+    "directory": option("--model", [RUN.model_directory(SETTINGS.llm.model)]) if RUN.llm else [],
+    "launch": RUN.launch_options(SETTINGS.llm.model) if RUN.llm else [],
+    "threads": RUN.llm.cores if RUN.llm else 1,
+    "resources": (
+        model_job(lambda wildcards: RUN.llm)
+        if RUN.llm
+        else {"mem_mb": growing(4000), "runtime": growing(240), "gpu": 0}
+    ),
+}

@@ -1,20 +1,6 @@
 # Exact tokens by a language model, where one is configured: its own engine's job, or requests to a server.
 
 
-# What the language model is and needs; a server needs nothing of ours.
-LLM = {
-    "inputs": RUN.model_inputs(SETTINGS.llm.model) if RUN.llm else [],
-    "directory": option("--model", [RUN.model_directory(SETTINGS.llm.model)]) if RUN.llm else [],
-    "launch": RUN.launch_options(SETTINGS.llm.model) if RUN.llm else [],
-    "threads": RUN.llm.cores if RUN.llm else 1,
-    "resources": (
-        model_job(lambda wildcards: RUN.llm)
-        if RUN.llm
-        else {"mem_mb": growing(4000), "runtime": growing(240), "gpu": 0}
-    ),
-}
-
-
 rule spans:
     input:
         questions=rules.questions.output,

@@ -11,11 +11,10 @@ from deltap.figures.canvas import canvas, finish, ordered
 from deltap.figures.legend import add_legend
 from deltap.figures.sources import Labels
 from deltap.figures.style import style
-from deltap.settings import ExclusionsFigure
+from deltap.settings import ABSTAINED, ExclusionsFigure
 
 HEIGHT_OF_A_BAR = 0.28
 HEIGHT_AROUND = 1.0
-ABSTAINED = "abstained"
 # Colours of reasons: ColorBrewer's Set2 does not look like a data set's.
 _PALETTE = ("#66c2a5", "#fc8d62", "#8da0cb", "#e78ac3", "#a6d854", "#ffd92f", "#e5c494", "#b3b3b3")
 

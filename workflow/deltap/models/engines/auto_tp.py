@@ -32,7 +32,7 @@ def load(directory: Path, config: Any, dtype: torch.dtype, device: torch.device,
                 replace_with_kernel_inject=False,
                 keep_module_on_host=True,
             )
-    except (ValueError, RuntimeError, AssertionError, AttributeError, KeyError, NotImplementedError) as error:
+    except (ValueError, RuntimeError, AssertionError, AttributeError, KeyError) as error:
         if is_out_of_memory(error):
             raise
         raise DeltapError(
