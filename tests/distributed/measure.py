@@ -54,6 +54,8 @@ def everything(engine):
         result[f"{name}: answers"] = engine.generate(prompts, set(range(1, 400, 12)), 12)
         result[f"{name}: clean"] = engine.forward(prompts, positions, SITES)
         result[f"{name}: knockout"] = engine.forward(prompts, positions, SITES, cuts)
+        both = engine.clean_and_knockout(prompts, positions, SITES, cuts)
+        result |= dict(zip((f"{name}: both, clean", f"{name}: both, knockout"), both, strict=True))
     return result
 
 

@@ -5,7 +5,6 @@ import torch
 from measure import SITES, everything
 
 import tiny
-from deltap.errors import DeltapError
 from deltap.models.check import check_model
 from deltap.models.load import load
 from deltap.models.prompts import Prompter
@@ -64,11 +63,24 @@ def test_layers_on_the_gpu_and_the_host_give_the_same(models, family):
     assert worst(everything(engine), everything(alone)) < 1e-4
 
 
-def test_running_out_of_memory_says_what_to_change(models):
+def test_batches_shrink_when_memory_runs_out(models, caplog):
     _, engine = load(models["qwen3"], entry(batch_tokens=2**22))
-    torch.cuda.set_per_process_memory_fraction(1e-3)
+    sequences, positions = [list(range(5, 205))] * 4000, [[100]] * 4000
+    expected = engine.forward(sequences[:1], positions[:1], ("resid",))["resid"]
+    torch.cuda.set_per_process_memory_fraction(2e-3)
     try:
-        with pytest.raises(DeltapError, match=r"the GPU's memory; lower batch_tokens \(now 4194304\)"):
-            engine.forward([list(range(5, 205))] * 4000, [[100]] * 4000, ("attn", "mlp", "resid"))
+        found = engine.forward(sequences, positions, ("resid",))["resid"]
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
+    assert "out of memory with a batch of 800000 tokens; going on with 400000" in caplog.text
+    torch.testing.assert_close(found[:, -1:], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_the_log_says_by_which_kernel_attention_is_computed(models, caplog):
+    """With a mask too: plain algebra on a GPU is a warning."""
+    caplog.set_level("INFO", logger="deltap")
+    _, engine = load(models["qwen3"], entry(dtype="bfloat16"))
+    engine.clean_and_knockout([list(range(5, 45))], [[30]], ("attn",), [[7, 8]])
+    said = [record for record in caplog.records if "attention of" in record.message]
+    assert {"knockout on cuda"} <= {record.message.split(":")[0].removeprefix("attention of ") for record in said}
+    assert all(record.levelname == "INFO" for record in said)

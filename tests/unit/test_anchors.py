@@ -16,7 +16,7 @@ def test_a_probability_near_one_half_is_marked_by_what_the_dtype_rounds(tmp_path
     clean, knockout = np.array([0.53, 0.9, 0.5004]), np.array([0.9, 0.2, 0.9])
     files = {}
     for name, values in (("clean", clean), ("knockout", knockout)):
-        write_activations(tmp_path / name, torch.tensor(values, dtype=dtype)[None, :, None], {})
+        write_activations(tmp_path / name, [torch.tensor(values, dtype=dtype)[None, :, None]], {})
         files[name] = ActivationFiles([tmp_path / name])
     monkeypatch.setattr(Probe, "probability", lambda self, x: clean if x[1, 0] > 0.5 else knockout)
     rows = {"question_id": np.array(["a", "b", "c"]), "label": np.array(["truthful"] * 3)}

@@ -158,6 +158,19 @@ def test_batches_and_the_shared_prefix_change_nothing(model, budget, cut):
             close(together[site], torch.cat([one[site] for one in alone], dim=1))
 
 
+@pytest.mark.parametrize("budget", [1, 20, 10_000])
+def test_both_passes_from_a_common_beginning_equal_each_by_itself(model, budget):
+    plain = Engine(model, 1)
+    clean, knockout = plain.forward(SEQUENCES, POSITIONS, SITES), plain.forward(SEQUENCES, POSITIONS, SITES, CUT)
+    engine = Engine(model, budget)
+    for prefix in ([], PREFIX[:3], PREFIX):
+        engine.share_prefix(prefix)
+        both = engine.clean_and_knockout(SEQUENCES, POSITIONS, SITES, CUT)
+        for found, expected in zip(both, (clean, knockout), strict=True):
+            for site in SITES:
+                close(found[site], expected[site])
+
+
 def test_answers_are_those_of_repeated_argmax_in_batches_and_from_the_prefix(model):
     new, end = 8, 399
 
@@ -374,8 +387,8 @@ def test_a_prompt_seen_in_both_directions_fails_the_check(tokenizer):
     inner = model.model.forward
 
     def forward(input_ids, **keywords):
-        mask = keywords.get("attention_mask")
-        if mask is None and keywords.get("cache") is None:
+        mask, cache = keywords.get("attention_mask"), keywords.get("cache")
+        if mask is None and (cache is None or cache.get_seq_length() == 0):
             mask = torch.ones(len(input_ids), 1, input_ids.shape[1], input_ids.shape[1], dtype=torch.bool)
         return inner(input_ids, **{**keywords, "attention_mask": mask})
 

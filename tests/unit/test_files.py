@@ -1,5 +1,6 @@
 """Whole files, tables and activation files."""
 
+import json
 import stat
 
 import numpy as np
@@ -7,9 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 
 from deltap.errors import DeltapError, nearest
 from deltap.files import whole, write_text
+from deltap.store import Store, StoredTensor
 from deltap.tables import SUMMARY, check_schema, iterate_table, read_metadata, read_table, write_batches, write_table
 from deltap.tensors import ActivationFiles, activation_files, write_activations
 
@@ -38,7 +42,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path):
 
 
 def test_files_are_readable_for_those_whom_the_umask_allows(tmp_path):
-    write_activations(tmp_path / "x.safetensors", torch.zeros(1, 1, 1), {})
+    write_activations(tmp_path / "x.safetensors", [torch.zeros(1, 1, 1)], {})
     assert stat.S_IMODE((tmp_path / "x.safetensors").stat().st_mode) & 0o044
 
 
@@ -82,7 +86,7 @@ def test_activations_of_shards_are_read_as_one(tmp_path):
     paths = []
     for index, part in enumerate(parts):
         paths.append(tmp_path / str(index) / "clean.attn.last.safetensors")
-        write_activations(paths[-1], part, {"a": 1})
+        write_activations(paths[-1], [part], {"a": 1})
     files = ActivationFiles(paths)
     assert (files.layers, files.rows, files.hidden) == (3, 7, 4)
     for layer in range(3):
@@ -90,9 +94,24 @@ def test_activations_of_shards_are_read_as_one(tmp_path):
     assert files.rows_of(np.array([0, 2, 2]), np.array([1, 0, 4])).tolist() == [1, 2, 6]
 
 
+@pytest.mark.parametrize("at_once", [1, 100, 10_000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_parts_of_chunks_are_written_as_one_file_a_few_layers_at_a_time(tmp_path, monkeypatch, at_once, dtype):
+    monkeypatch.setattr("deltap.tensors._AT_ONCE", at_once)
+    parts = [torch.randn(5, n, 4).to(dtype) for n in (2, 0, 3)]
+    store = Store(tmp_path)
+    for index, part in enumerate(parts):
+        store.write(tmp_path / str(index), {"x": part}, [])
+    path = tmp_path / "clean.attn.last.safetensors"
+    write_activations(path, [StoredTensor(tmp_path / str(index), "x") for index in range(3)], {"a": "ü"})
+    assert torch.equal(load_file(path)["activations"], torch.cat(parts, dim=1))
+    with safe_open(path, "pt") as file:
+        assert json.loads(file.metadata()["deltap"]) == {"a": "ü"}
+
+
 def test_shards_of_different_models_and_damaged_files_are_refused(tmp_path):
     for name, shape in (("a", (3, 2, 4)), ("b", (3, 2, 5))):
-        write_activations(tmp_path / name, torch.zeros(shape), {})
+        write_activations(tmp_path / name, [torch.zeros(shape)], {})
     with pytest.raises(DeltapError, match="different models"):
         ActivationFiles([tmp_path / "a", tmp_path / "b"])
     (tmp_path / "c").write_bytes((tmp_path / "a").read_bytes()[:40])

@@ -103,6 +103,12 @@ def test_lists_in_cells_are_read(tmp_path: Path, cell: str) -> None:
         ),
         ("question_id,answer\nz,x\ny,x\n", r"none of its 2 rows belongs to a question of d; check question_id"),
         ("question_id,answer\na,x\na,y\n", r"a\.csv:3: says something else than .*a\.csv:2 about the same question"),
+        # One row by its id, another by its words.
+        ("question_id,question,answer\na,,x\n,who wrote Emma?,y\n", r"a\.csv:3: says something else than .*a\.csv:2"),
+        (
+            "question_id,question,answer\na,What is the capital of Peru?,x\n",
+            r"a\.csv:2: question_id 'a' is another question here: 'who wrote emma'",
+        ),
         ("question_id,answer\na,x\n,y\n", r"1 of 2 rows cannot be used, more than the share that given\.bad_rows"),
     ],
 )
@@ -117,6 +123,10 @@ def test_a_few_bad_rows_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert answers(path, bad_rows=0.7) == ["Austen", None]
     assert "a.json, element 2: expected an object with columns" in caplog.text
     assert "element 3: neither question_id nor question" in caplog.text
+
+
+def test_an_id_of_elsewhere_does_not_hinder_the_words(tmp_path: Path) -> None:
+    assert answers(write(tmp_path / "a.csv", "question_id,question,answer\ntest_1,Who wrote Emma?,x\n")) == ["x", None]
 
 
 def test_the_same_row_twice_is_no_contradiction(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from deltap.models.language_model import LanguageModel
 from deltap.models.prompts import Prompter
 from deltap.named import Named
 from deltap.settings import InferenceSettings, InferenceStage, ModelSettings, PromptSettings
-from deltap.store import Store, read_tensor
+from deltap.store import Store, StoredTensor
 from deltap.tables import QUESTIONS, write_table
 from deltap.tensors import ActivationFiles
 
@@ -227,7 +227,7 @@ def test_a_damaged_chunk_is_refused_by_name(tmp_path):
     path = tmp_path / "chunk.safetensors"
     path.write_bytes(b"nonsense")
     with pytest.raises(DeltapError, match=r"chunk\.safetensors: damaged chunk"):
-        read_tensor(path, "x")
+        StoredTensor(path, "x")[:]
 
 
 # Answers and exact tokens that come from elsewhere.
@@ -324,6 +324,24 @@ def test_exact_tokens_are_recorded_with_who_found_them(inference, tmp_path):
         (None, "rules", "Dunham of old"),
     ]  # fmt: skip
     assert found("llm") == [(None, None, None), (None, None, None), ("llm", "llm", "old"), (None, None, None)]
+
+
+def test_given_exact_tokens_that_are_not_used_are_told(inference, tmp_path, caplog):
+    asked = questions().to_pylist()
+    spans = [{"question_id": "q0", "exact_question": "Arland"}, {"question_id": "q1", "exact_question": "Beltania"}]
+    given = read_spans([given_file(tmp_path, "spans.jsonl", spans)], asked, "m", "d", 0)
+    inference(named=Named(given)).prepare(asked)
+    assert "the given exact tokens of 1 questions are not used, first 'q1'" in caplog.text
+
+
+def test_progress_counts_three_steps_for_each_question(inference, tmp_path):
+    asked = questions(split=["train", "validation", "test", "test", "test"], subject=False)
+    done: list[int] = []
+    run_shard(
+        inference(extractor="fields", chunk_questions=2), asked.slice(0, 4), Store(tmp_path / "s"), {}, done.append
+    )
+    run_shard(inference(chunk_questions=2), asked, Store(tmp_path / "s"), {}, done.append)
+    assert sum(done) == 3 * (4 + 5)
 
 
 def test_a_chunk_depends_on_what_is_given_for_its_questions(inference, tmp_path):

@@ -3,10 +3,14 @@
 import plain
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import DynamicCache
 
 import tiny
+from deltap.models.backend import PLAIN, watched
 from deltap.models.engine import Engine
 from deltap.models.knockout import Edges
+from deltap.models.prefix import beginning, growing
 
 SITES = ("attn", "mlp", "resid")
 SEQUENCES = [
@@ -120,6 +124,86 @@ def test_a_cut_inside_the_shared_prefix_is_computed_without_it(model):
     engine.share_prefix(SEQUENCES[0][:5])
     found = engine.forward(SEQUENCES, positions, SITES, IN_ONE_PIECE)
     torch.testing.assert_close(found["resid"], expected["resid"], atol=1e-5, rtol=1e-5)
+
+
+def test_what_stands_before_the_cut_is_computed_once_for_both_passes(model):
+    computed: list[torch.Size] = []
+    model.model.embed_tokens.register_forward_hook(
+        lambda module, arguments, output: computed.append(arguments[0].shape)
+    )
+    Engine(model, 10_000).clean_and_knockout(SEQUENCES, last_positions(SEQUENCES), SITES, IN_ONE_PIECE)
+    # Three sequences of at most 15 tokens, the earliest cut at position 2.
+    assert computed == [(3, 2), (3, 13), (3, 13)]
+
+
+def test_a_pass_leaves_the_beginning_as_it_is(model):
+    cache = DynamicCache(config=model.config)
+    model.model(torch.tensor([SEQUENCES[0][:6]]), cache=cache)
+    before = [(layer.keys.clone(), layer.values.clone()) for layer in cache.layers]
+    start = beginning(cache, 2)
+    model.model(torch.tensor([[7, 8], [9, 10]]), cache=start)
+    model.model(torch.tensor([[7, 8], [9, 10]]), cache=growing(cache, 2))
+    for layer, (keys, values) in zip(cache.layers, before, strict=True):
+        assert torch.equal(layer.keys, keys)
+        assert torch.equal(layer.values, values)
+    assert [layer.keys.shape for layer in start.layers] == [(2, *keys.shape[1:]) for keys, _ in before]
+
+
+class Full(torch.nn.Module):
+    """A module for which memory runs out, by a real refusal of the allocator, with more than so many tokens."""
+
+    def __init__(self, module, tokens):
+        super().__init__()
+        self.module, self.tokens = module, tokens
+
+    def forward(self, states):
+        if states.shape[0] * states.shape[1] > self.tokens:
+            torch.empty(2**50, dtype=torch.uint8)
+        return self.module(states)
+
+
+def test_batches_shrink_when_memory_runs_out_and_the_log_says_so(model, caplog):
+    sequences, cuts = SEQUENCES * 3, IN_ONE_PIECE * 3
+    positions = last_positions(sequences)
+    prompts = [sequence[:8] for sequence in sequences]
+    engine = Engine(model, 1000)
+    expected = engine.clean_and_knockout(sequences, positions, SITES, cuts)
+    answers = engine.generate(prompts, {1}, 4)
+    for layer in model.model.layers:
+        layer.mlp = Full(layer.mlp, 40)
+    done: list[int] = []
+    for engine in (Engine(model, 1000), Engine(model, 60)):
+        found = engine.clean_and_knockout(sequences, positions, ("attn", "resid"), cuts, done.append)
+        for one, other in zip(found, expected, strict=True):
+            for site in one:
+                torch.testing.assert_close(one[site], other[site], atol=1e-5, rtol=1e-5)
+        assert Engine(model, 1000).generate(prompts, {1}, 4) == answers
+    assert sum(done) == 2 * 2 * len(sequences)
+    assert engine.batch_tokens < 60
+    assert "out of memory with a batch of 135 tokens; going on with 67" in caplog.text
+
+
+def test_the_log_says_by_which_kernel_attention_is_computed(model, caplog):
+    caplog.set_level("INFO", logger="deltap")
+    engine = Engine(model, 1000)
+    for _ in range(2):
+        engine.clean_and_knockout(SEQUENCES, last_positions(SEQUENCES), SITES, IN_ONE_PIECE)
+    said = [line for line in caplog.messages if line.startswith("attention of")]
+    assert "attention of knockout on cpu: flash attention" in said
+    assert len(said) == len(set(said))
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_plain_algebra_is_told_from_a_kernel(inference):
+    states = torch.randn(1, 2, 4, 8)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    with torch.inference_mode(inference):
+        result, kernel = watched(lambda: attend(states, states, states, is_causal=True))
+        assert kernel == "flash attention"
+        with sdpa_kernel(SDPBackend.MATH):
+            plain_result, kernel = watched(lambda: attend(states, states, states, is_causal=True))
+        assert kernel == PLAIN
+    torch.testing.assert_close(result, plain_result)
 
 
 def test_position_0_is_never_cut():

@@ -1,5 +1,6 @@
 """The lock on a series: one writer, whoever died before, wherever it was."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -35,6 +36,16 @@ def test_the_lock_names_its_owner_and_goes_with_it(path):
     with locked(path, "m/d"):
         owner = json.loads(path.read_text())
         assert (owner["host"], owner["pid"], owner["slurm_job"]) == (socket.gethostname(), os.getpid(), None)
+    assert not list(path.parent.iterdir())
+
+
+def test_a_file_system_without_hard_links_is_refused_by_name(path, monkeypatch):
+    def refused(*arguments):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    with pytest.raises(DeltapError, match=r"series\.lock: cannot be locked \(Operation not.*hard links"):
+        locked(path, "m/d").__enter__()
     assert not list(path.parent.iterdir())
 
 

@@ -78,7 +78,7 @@ def test_a_fit_that_does_not_converge_says_so():
 def layers(tmp_path, count=3):
     x, y = data(120)
     states = torch.tensor(np.stack([x * (1 + layer) for layer in range(count)]), dtype=torch.float32)
-    write_activations(tmp_path / "clean.attn.last.safetensors", states, {})
+    write_activations(tmp_path / "clean.attn.last.safetensors", [states], {})
     rows = {split: np.arange(index * 40, index * 40 + 40) for index, split in enumerate(SPLITS)}
     return ActivationFiles([tmp_path / "clean.attn.last.safetensors"]), rows, {s: y[r] for s, r in rows.items()}
 

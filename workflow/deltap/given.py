@@ -1,7 +1,8 @@
 """Files that were made elsewhere and replace a stage: answers, exact tokens and labels.
 
-A row belongs to the question that its ``question_id`` names, or to the one whose words its ``question`` has. Columns
-``dataset`` and ``model`` say what it counts for; without them it counts for every one.
+A row belongs to the question that its ``question_id`` names, or to the one whose words its ``question`` has; where it
+has both, they must not belong to different questions. Columns ``dataset`` and ``model`` say what it counts for; without
+them it counts for every one.
 """
 
 import logging
@@ -36,12 +37,13 @@ class Given(Generic[Value]):
     """What the files say about the questions of one model and data set; false where they say nothing about them."""
 
     _rows: dict[str, list[_Row[Value]]] = field(default_factory=dict)
+    """By question id."""
 
     def __bool__(self) -> bool:
         return bool(self._rows)
 
     def find(self, question: Mapping[str, Any], answer: str | None = None) -> Value | None:
-        """Return what is given for a question (a row with ``question_id`` and ``question``) and ``answer``, or None.
+        """Return what is given for a question (a row with ``question_id``) and ``answer``, or None.
 
         A row for this very answer comes before one for any.
         """
@@ -54,11 +56,11 @@ class Given(Generic[Value]):
         return [row.value for row in self._of(question)]
 
     def _of(self, question: Mapping[str, Any]) -> list[_Row[Value]]:
-        return self._rows.get(_by_id(question["question_id"])) or self._rows.get(_by_words(question["question"])) or []
+        return self._rows.get(question["question_id"], [])
 
-    def add(self, key: str, row: _Row[Value]) -> None:
+    def add(self, question_id: str, row: _Row[Value]) -> None:
         """Add a row; raise DeltapError where another one says something else about the same question."""
-        rows = self._rows.setdefault(key, [])
+        rows = self._rows.setdefault(question_id, [])
         for other in rows:
             if other.answer == row.answer and other.value != row.value:
                 raise DeltapError(f"{row.place}: says something else than {other.place} about the same question")
@@ -124,9 +126,8 @@ def _read(
     bad_rows: float,
     for_answers: bool = True,
 ) -> Given[Value]:
-    known = {
-        key for question in questions for key in (_by_id(question["question_id"]), _by_words(question["question"]))
-    }
+    words = {question["question_id"]: normalise(question["question"]) for question in questions}
+    ids = {question: question_id for question_id, question in words.items()}
     given: Given[Value] = Given()
     for path in paths:
         found: dict[str, None] = {}
@@ -139,16 +140,16 @@ def _read(
                 if _is_elsewhere(fields, model, dataset):
                     elsewhere += 1
                     continue
-                key = _key(fields)
+                question_id = _question_id(fields, words, ids)
                 answer = text(fields.get("answer"), "answer") if for_answers else ""
                 item = _Row(row.place, normalise(answer) or None, value(fields))
             except BadRow as bad:
                 reasons.append(f"{row.place}: {bad}")
                 continue
-            if key in known:
-                given.add(key, item)
-            else:
+            if question_id is None:
                 others += 1
+            else:
+                given.add(question_id, item)
         if found and not (found.keys() & {"question_id", "question"} and found.keys() & set(columns)):
             raise DeltapError(
                 f"{path}: found the columns {', '.join(map(repr, found))}; expected question_id or question, and "
@@ -180,17 +181,15 @@ def _is_elsewhere(fields: Mapping[str, Any], model: str, dataset: str) -> bool:
     )
 
 
-def _key(row: Mapping[str, Any]) -> str:
-    if name := text(row.get("question_id"), "question_id"):
-        return _by_id(name)
-    if words := normalise(text(row.get("question"), "question")):
-        return _by_words(words)
-    raise BadRow("neither question_id nor question")
+def _question_id(row: Mapping[str, Any], words: Mapping[str, str], ids: Mapping[str, str]) -> str | None:
+    """Return the id of the question that a row belongs to, or None if it is none of ours.
 
-
-def _by_id(question_id: str) -> str:
-    return f"id {question_id}"
-
-
-def _by_words(question: str) -> str:
-    return f"words {normalise(question)}"
+    ``words`` are the normalised questions by id, ``ids`` the other way round.
+    """
+    name = text(row.get("question_id"), "question_id")
+    question = normalise(text(row.get("question"), "question"))
+    if not name and not question:
+        raise BadRow("neither question_id nor question")
+    if name in words and question and words[name] != question:
+        raise BadRow(f"question_id {name!r} is another question here: {words[name]!r}")
+    return name if name in words else ids.get(question)

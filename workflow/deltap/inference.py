@@ -7,6 +7,7 @@ files are then put together from the chunks.
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from deltap.exact.question import exact_question
 from deltap.exact.spans import Span, occurrences, tokens_of_span
 from deltap.generation import Generated, Generation, Progress, Question, refuse_bad_numbers
 from deltap.models.answers import Answer
+from deltap.models.engine import Activations
 from deltap.models.prompts import Prompt
 from deltap.named import Named
 from deltap.settings import InferenceStage
-from deltap.store import Store, read_rows, read_tensor
+from deltap.store import Store, StoredTensor, read_rows
 from deltap.tensors import write_activations
 from deltap.text import normalise
 
@@ -69,6 +71,19 @@ class Inference:
             )
             cut = _tokens(found.spans, prompt.offsets, prompt.question_start) if found else []
             samples.append(Sample(question, prompt, found, cut))
+        unused = [
+            sample.question["question_id"]
+            for sample in samples
+            if self.named.question(sample.question).get("given")
+            and (sample.found is None or sample.found.source != "given")
+        ]
+        if unused and self.stage.extractor in ("auto", "given"):
+            logger.warning(
+                "the given exact tokens of %d questions are not used, first %r: they do not stand in the question word "
+                "for word",
+                len(unused),
+                unused[0],
+            )
         return samples
 
     def depends_on(self, sample: Sample) -> dict[str, Any]:
@@ -89,7 +104,6 @@ class Inference:
         ``progress`` is told the number of samples done in each of the three steps: answers, clean, knockout.
         Raises DeltapError that names the question if an activation is not finite.
         """
-        engine = self.model.engine
         questions, prompts = [sample.question for sample in samples], [sample.prompt for sample in samples]
         generated = self.generation(questions, prompts, progress)
         answers = [
@@ -97,30 +111,60 @@ class Inference:
             for prompt, item in zip(prompts, generated, strict=True)
         ]
         rows = [self._row(*items) for items in zip(samples, generated, answers, strict=True)]
-        sites, positions = self.stage.inference.sites, self.stage.inference.positions
-        tensors: dict[str, torch.Tensor] = {}
-        for name, wanted in (("clean", lambda row: True), ("knockout", lambda row: row["split"] == "test")):
-            chosen = [index for index, row in enumerate(rows) if row["exclusion"] is None and wanted(row)]
-            for number, index in enumerate(chosen):
+        usable = [index for index, row in enumerate(rows) if row["exclusion"] is None]
+        chosen = {"clean": usable, "knockout": [index for index in usable if rows[index]["split"] == "test"]}
+        for name, indices in chosen.items():
+            for number, index in enumerate(indices):
                 rows[index][f"{name}_row"] = number
-            activations = engine.forward(
-                [samples[index].prompt.ids + answers[index].ids for index in chosen],
-                [[_positions(rows[index])[position] for position in positions] for index in chosen],
-                sites,
-                [samples[index].cut for index in chosen] if name == "knockout" else None,
-                progress=progress,
-            )
-            progress(len(samples) - len(chosen))
-            nothing = torch.empty(engine.layers, 0, len(positions), engine.hidden, dtype=engine.dtype)
-            for site in sites:
-                states = activations.get(site, nothing)
+        activations = self._activations(samples, answers, rows, chosen, progress)
+        progress(2 * len(samples) - sum(map(len, chosen.values())))
+        tensors: dict[str, torch.Tensor] = {}
+        for name, indices in chosen.items():
+            for site, states in activations[name].items():
                 refuse_bad_numbers(
                     states,
-                    [rows[index]["question_id"] for index in chosen],
+                    [rows[index]["question_id"] for index in indices],
                     f"{self.stage.model}, {self.stage.dataset}, {name} pass, site {site}",
                 )
-                tensors |= {f"{name}/{site}/{position}": states[:, :, i] for i, position in enumerate(positions)}
+                tensors |= {
+                    f"{name}/{site}/{position}": states[:, :, i]
+                    for i, position in enumerate(self.stage.inference.positions)
+                }
         return tensors, rows
+
+    def _activations(
+        self,
+        samples: Sequence[Sample],
+        answers: Sequence[Answer],
+        rows: Sequence[dict[str, Any]],
+        chosen: dict[str, list[int]],
+        progress: Progress,
+    ) -> dict[str, Activations]:
+        """Return the activations of both passes, samples in the order of ``chosen``.
+
+        Samples of the test split go through both passes in the same batches, so that rounding, which depends on the
+        batch, is the same in both.
+        """
+        engine, sites = self.model.engine, self.stage.inference.sites
+        positions = self.stage.inference.positions
+
+        def arguments(indices: Sequence[int]) -> tuple[list[list[int]], list[list[int]], tuple[str, ...]]:
+            sequences = [samples[index].prompt.ids + answers[index].ids for index in indices]
+            return sequences, [[_positions(rows[index])[name] for name in positions] for index in indices], sites
+
+        both = chosen["knockout"]
+        rest = sorted(set(chosen["clean"]) - set(both))
+        cuts = [samples[index].cut for index in both]
+        cut_clean, knockout = engine.clean_and_knockout(*arguments(both), cuts, progress=progress)
+        other_clean = engine.forward(*arguments(rest), progress=progress)
+        place = {index: number for number, index in enumerate(chosen["clean"])}
+        shape = (engine.layers, len(place), len(positions), engine.hidden)
+        clean = {site: torch.empty(shape, dtype=engine.dtype) for site in sites}
+        for indices, part in ((both, cut_clean), (rest, other_clean)):
+            for site, states in part.items():
+                clean[site][:, [place[index] for index in indices]] = states
+        nothing = torch.empty((engine.layers, 0, len(positions), engine.hidden), dtype=engine.dtype)
+        return {"clean": clean, "knockout": knockout or dict.fromkeys(sites, nothing)}
 
     def _row(self, sample: Sample, generated: Generated | None, answer: Answer) -> dict[str, Any]:
         """Return a row of ANSWERS, without its tensors' rows."""
@@ -224,7 +268,7 @@ def shard_answers(paths: Sequence[Path]) -> list[dict[str, Any]]:
 def write_shard(paths: Sequence[Path], names: dict[str, Path], metadata: dict[str, Any]) -> None:
     """Write a shard's activation files from its chunks; ``names``: the file of each ``<pass>/<site>/<position>``."""
     for name, out in names.items():
-        write_activations(out, torch.cat([read_tensor(path, name) for path in paths], dim=1), metadata)
+        write_activations(out, [StoredTensor(path, name) for path in paths], metadata)
 
 
 def run_shard(
@@ -243,13 +287,21 @@ def run_shard(
         )
     size = inference.stage.inference.chunk_questions
     paths = []
-    for start in range(0, max(1, len(samples)), size):
-        chunk = samples[start : start + size]
-        path = store.path({**identity, "samples": [inference.depends_on(sample) for sample in chunk]})
-        if path.exists():
-            logger.info("chunk %s is finished already", path.stem)
-            progress(3 * len(chunk))
-        else:
-            store.write(path, *inference.chunk(chunk, progress))
-        paths.append(path)
+    with ThreadPoolExecutor(1) as writer:
+        # A chunk is written while the next one is computed.
+        writing: Future[None] | None = None
+        for start in range(0, max(1, len(samples)), size):
+            chunk = samples[start : start + size]
+            path = store.path({**identity, "samples": [inference.depends_on(sample) for sample in chunk]})
+            if path.exists():
+                logger.info("chunk %s is finished already", path.stem)
+                progress(3 * len(chunk))
+            else:
+                computed = inference.chunk(chunk, progress)
+                if writing:
+                    writing.result()
+                writing = writer.submit(store.write, path, *computed)
+            paths.append(path)
+        if writing:
+            writing.result()
     return paths

@@ -88,6 +88,11 @@ def _create(path: Path, text: str) -> bool:
         return True
     except FileExistsError:
         return False
+    except OSError as error:
+        raise DeltapError(
+            f"{path}: cannot be locked ({error.strerror}); the file system needs hard links, so let paths.store lie on "
+            "another one"
+        ) from None
     finally:
         draft.unlink()
 

@@ -8,6 +8,7 @@ there, and a job that was killed finds the chunks that it had finished.
 import json
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +59,23 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         return json.loads(file.metadata()["rows"])
 
 
-def read_tensor(path: Path, name: str) -> torch.Tensor:
-    """Return one tensor of a chunk."""
-    with _open(path) as file:
-        return file.get_tensor(name)
+@dataclass(frozen=True)
+class StoredTensor:
+    """One tensor of a chunk, read a few rows at a time."""
+
+    path: Path
+    name: str
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole tensor."""
+        with _open(self.path) as file:
+            return tuple(file.get_slice(self.name).get_shape())
+
+    def __getitem__(self, rows: slice) -> torch.Tensor:
+        """Return rows of the first dimension."""
+        with _open(self.path) as file:
+            return file.get_slice(self.name)[rows]
 
 
 @contextmanager

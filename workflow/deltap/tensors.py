@@ -1,25 +1,63 @@
 """Activation files: one safetensors file per pass, site and position of a shard."""
 
 import json
+import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from deltap.errors import DeltapError
 from deltap.files import whole
 
 _NAME = "activations"
+_DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_AT_ONCE = 64_000_000
+"""Bytes that are held in memory while a file is put together."""
 
 
-def write_activations(path: Path, activations: torch.Tensor, metadata: dict[str, Any]) -> None:
-    """Write activations of shape (layers, samples, hidden) as a whole file, with ``metadata`` as JSON."""
-    with whole(path) as temporary:
-        save_file({_NAME: activations.contiguous()}, temporary, {"deltap": json.dumps(metadata, sort_keys=True)})
+class Part(Protocol):
+    """Activations of some samples, shape (layers, samples, hidden): a tensor, or one that is read a few layers at a
+    time."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of all of it."""
+
+    def __getitem__(self, layers: slice, /) -> torch.Tensor:
+        """Return a few layers."""
+
+
+def write_activations(path: Path, parts: Sequence[Part], metadata: dict[str, Any]) -> None:
+    """Write the activations of ``parts``, one after the other, as a whole file, with ``metadata`` as JSON.
+
+    A few layers at a time are held in memory, because a shard may be larger than it. The safetensors library writes
+    only what is there as a whole, so the file's frame is written here (source: the "Format" section of
+    https://github.com/huggingface/safetensors).
+    """
+    layers, _, hidden = parts[0].shape
+    samples = sum(part.shape[1] for part in parts)
+    kind = parts[0][:1].dtype
+    per_layer = samples * hidden * kind.itemsize
+    frame: dict[str, Any] = {
+        "__metadata__": {"deltap": json.dumps(metadata, sort_keys=True)},
+        _NAME: {
+            "dtype": _DTYPES[kind],
+            "shape": [layers, samples, hidden],
+            "data_offsets": [0, layers * per_layer],
+        },
+    }
+    header = json.dumps(frame).encode()
+    header += b" " * (-len(header) % 8)
+    at_once = max(1, _AT_ONCE // max(1, per_layer))
+    with whole(path) as temporary, temporary.open("wb") as out:
+        out.write(struct.pack("<Q", len(header)) + header)
+        for first in range(0, layers, at_once):
+            block = torch.cat([part[first : first + at_once] for part in parts], dim=1)
+            out.write(block.contiguous().view(torch.uint8).numpy().data)
 
 
 class ActivationFiles:

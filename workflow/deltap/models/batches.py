@@ -1,6 +1,9 @@
 """Dividing samples into batches by a budget of tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+Divide = Callable[[Sequence[int], int], Iterator[list[int]]]
+"""Yields batches of indices of items of so many tokens, within a budget of tokens."""
 
 
 def by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

@@ -1,21 +1,25 @@
 """The engine: the one interface between the method and a loaded model."""
 
-import copy
-import math
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import DynamicCache
+from transformers import Cache, DynamicCache
 
 from deltap.errors import DeltapError
-from deltap.models.batches import by_length, of_equal_length
+from deltap.models.backend import PLAIN
+from deltap.models.batches import Divide, by_length, of_equal_length
 from deltap.models.capture import capture
-from deltap.models.knockout import Edges, knockout
+from deltap.models.knockout import Edges, kernels_noted, knockout
 from deltap.models.layers import decoder_layers, site_modules
-from deltap.models.memory import out_of_memory
+from deltap.models.memory import does_not_fit, is_out_of_memory
+from deltap.models.prefix import beginning, growing, narrowest_window
+
+logger = logging.getLogger("deltap")
 
 Activations = dict[str, torch.Tensor]
 """For each site a tensor of shape (layers, samples, positions, hidden), on the host, in the model's dtype."""
@@ -46,7 +50,9 @@ class Engine:
         self.layers = len(decoder_layers(model))
         self._config = model.config.get_text_config()  # type: ignore[union-attr, operator]
         self._prefix_ids: list[int] = []
-        self._prefix_cache: Any = None
+        self._prefix: Cache = self._nothing()
+        self._kernels: dict[str, str] = {}
+        """By which kernel attention was computed, for each kind of mask."""
 
     @property
     def hidden(self) -> int:
@@ -78,10 +84,9 @@ class Engine:
     @torch.inference_mode()
     def share_prefix(self, ids: Sequence[int]) -> None:
         """Compute the keys and values of ``ids`` once, for all sequences that begin with them."""
-        self._prefix_ids, self._prefix_cache = list(ids), None
+        self._prefix_ids, self._prefix = list(ids), self._nothing()
         if ids:
-            self._prefix_cache = DynamicCache(config=self._config)
-            self._backbone(torch.tensor([list(ids)], device=self.device), self._prefix_cache)
+            self._backbone(torch.tensor([list(ids)], device=self.device), self._prefix)
 
     @torch.inference_mode()
     def generate(
@@ -101,10 +106,9 @@ class Engine:
         """
         answers: list[list[int]] = [[] for _ in prompts]
         for shared, indices in self._by_prefix(prompts):
-            lengths = [len(prompts[index]) - shared + max_new_tokens for index in indices]
-            divide = by_length if shared and shared + max(lengths) <= self._narrowest_window() else of_equal_length
-            for batch in divide(lengths, self.batch_tokens):
-                chosen = [indices[item] for item in batch]
+
+            def answer(items: list[int], shared: int = shared, indices: list[int] = indices) -> None:
+                chosen = [indices[item] for item in items]
                 longest = max(len(prompts[index]) for index in chosen)
                 ids = torch.full((len(chosen), longest), min(end_ids), device=self.device)
                 mask = torch.ones_like(ids)
@@ -113,27 +117,25 @@ class Engine:
                     ids[row, :shared] = torch.tensor(prompts[index][:shared])
                     ids[row, shared + padding :] = torch.tensor(prompts[index][shared:])
                     mask[row, shared : shared + padding] = 0
-                cache = self._cache(shared, len(chosen))
+                cache = growing(self._start(shared), len(chosen))
                 try:
-                    with self._room(max(lengths) * len(batch)):
-                        continued = self._decode(ids, mask, cache, shared, end_ids, max_new_tokens)
+                    continued = self._decode(ids, mask, cache, shared, end_ids, max_new_tokens)
                 except NotFinite as error:
                     raise NotFinite(chosen[error.prompt]) from None
-                for index, answer in zip(chosen, continued, strict=True):
-                    answers[index] = answer
+                for index, found in zip(chosen, continued, strict=True):
+                    answers[index] = found
                 progress(len(chosen))
+
+            lengths = [len(prompts[index]) - shared + max_new_tokens for index in indices]
+            padded = shared and shared + max(lengths) <= narrowest_window(self._prefix)
+            self._in_batches(lengths, by_length if padded else of_equal_length, answer)
         return answers
 
-    def _narrowest_window(self) -> float:
-        windows = [layer.sliding_window for layer in self._prefix_cache.layers if layer.is_sliding]
-        return min(windows, default=math.inf)
-
     def _decode(
-        self, ids: torch.Tensor, mask: torch.Tensor, cache: Any, shared: int, end_ids: set[int], max_new_tokens: int
+        self, ids: torch.Tensor, mask: torch.Tensor, cache: Cache, shared: int, end_ids: set[int], max_new_tokens: int
     ) -> list[list[int]]:
         """Return greedy continuations; a sequence that has ended leaves the batch, which is what takes the time."""
         ends = torch.tensor(sorted(end_ids), device=ids.device)
-        cache = cache or DynamicCache(config=self._config)
         answers: list[list[int]] = [[] for _ in ids]
         rows = torch.arange(len(ids), device=ids.device)
         tokens, places = ids[:, shared:], (mask.cumsum(dim=1) - 1).clamp(min=0)[:, shared:]
@@ -179,54 +181,76 @@ class Engine:
         ``own_attention`` the model's attention is the one that its authors wrote, which cuts nothing. The
         language-model head is not computed. ``progress`` is told the number of sequences done after each batch.
         """
-        result: Activations = {}
-        for shared, indices in self._by_prefix(sequences, exact_question, positions):
-            for batch in by_length([len(sequences[index]) - shared for index in indices], self.batch_tokens):
-                chosen = [indices[item] for item in batch]
-                own = _own_attention(self.model) if own_attention else nullcontext()
-                with own, self._room(sum(len(sequences[index]) - shared for index in chosen)):
-                    found = self._forward_batch(
-                        [sequences[index] for index in chosen],
-                        [positions[index] for index in chosen],
-                        sites,
-                        [exact_question[index] for index in chosen] if exact_question is not None else None,
-                        last_layer,
-                        shared,
-                    )
-                for site, states in found.items():
-                    if site not in result:
-                        result[site] = states.new_empty(states.shape[0], len(sequences), *states.shape[2:])
-                    result[site][:, chosen] = states
-                progress(len(chosen))
-        return result
+        with _own_attention(self.model) if own_attention else nullcontext():
+            return self._passes(sequences, positions, sites, [exact_question], last_layer, progress)[0]
 
-    def _forward_batch(
+    @torch.inference_mode()
+    def clean_and_knockout(
         self,
-        sequences: list[Sequence[int]],
-        positions: list[Sequence[int]],
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
         sites: tuple[str, ...],
-        exact_question: list[Sequence[int]] | None,
+        exact_question: Sequence[Sequence[int]],
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> tuple[Activations, Activations]:
+        """Return what `forward` gives without and with ``exact_question``, in the same batches.
+
+        What stands before the exact question is the same in both passes and is computed once. ``progress`` is told the
+        number of passes done.
+        """
+        clean, cut = self._passes(sequences, positions, sites, [None, exact_question], None, progress)
+        return clean, cut
+
+    def _passes(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        sites: tuple[str, ...],
+        cuts: Sequence[Sequence[Sequence[int]] | None],
         last_layer: int | None,
-        shared: int,
-    ) -> Activations:
-        # Padding stands at the right, where under causal attention no token that is read can see it.
-        longest = max(map(len, sequences))
-        ids = torch.zeros(len(sequences), longest - shared, dtype=torch.long, device=self.device)
-        for row, sequence in enumerate(sequences):
-            ids[row, : len(sequence) - shared] = torch.tensor(sequence[shared:])
-        edges = None
-        if exact_question is not None:
-            in_question = torch.zeros(len(sequences), longest, dtype=torch.bool, device=self.device)
-            for row, tokens in enumerate(exact_question):
-                in_question[row, list(tokens)] = True
-            edges = Edges(in_question, last_layer)
-        where = torch.tensor([list(row) for row in positions], device=self.device) - shared
+        progress: Callable[[int], object],
+    ) -> list[Activations]:
+        """Return the activations of one pass for each of ``cuts``: nothing (None), or E_Q of each sequence."""
+        results: list[Activations] = [{} for _ in cuts]
+        everywhere = next((cut for cut in cuts if cut is not None), None)
+        for shared, indices in self._by_prefix(sequences, everywhere, positions):
+
+            def read(items: list[int], shared: int = shared, indices: list[int] = indices) -> None:
+                chosen = [indices[item] for item in items]
+                batch = Batch(
+                    [sequences[index] for index in chosen],
+                    [positions[index] for index in chosen],
+                    [[cut[index] for index in chosen] if cut is not None else None for cut in cuts],
+                    shared,
+                )
+                for result, found in zip(results, self._pass_batch(batch, sites, last_layer), strict=True):
+                    for site, states in found.items():
+                        if site not in result:
+                            result[site] = states.new_empty(states.shape[0], len(sequences), *states.shape[2:])
+                        result[site][:, chosen] = states
+                progress(len(cuts) * len(chosen))
+
+            self._in_batches([len(sequences[index]) - shared for index in indices], by_length, read)
+        return results
+
+    def _pass_batch(self, batch: "Batch", sites: tuple[str, ...], last_layer: int | None) -> list[Activations]:
+        ids, start = batch.ids(self.device), self._start(batch.shared)
+        first = batch.shared
+        if batch.common > first and len(batch.cuts) > 1:
+            start = growing(start, len(ids))
+            self._backbone(ids[:, first : batch.common], start)
+            first = batch.common
+        where = torch.tensor([list(row) for row in batch.positions], device=self.device) - first
         modules = site_modules(self.model, sites)
-        with knockout(edges), capture(modules, where) as activations:
-            self._backbone(ids, self._cache(shared, len(sequences)))
-        if edges is not None:
-            self._refuse_partial(edges)
-        return self._collected(activations, sites)
+        found = []
+        for cut in batch.cuts:
+            edges = None if cut is None else Edges(batch.mask(cut, self.device), last_layer)
+            with knockout(edges), capture(modules, where) as activations:
+                self._backbone(ids[:, first:], beginning(start, len(ids)))
+            if edges is not None:
+                self._refuse_partial(edges)
+            found.append(self._collected(activations, sites))
+        return found
 
     def _collected(self, activations: dict[tuple[str, int], torch.Tensor], sites: tuple[str, ...]) -> Activations:
         """Return the activations of a pass, layers stacked, on the host."""
@@ -234,11 +258,59 @@ class Engine:
             site: torch.stack([activations[site, layer].to("cpu") for layer in range(self.layers)]) for site in sites
         }
 
-    def _room(self, tokens: int) -> AbstractContextManager[None]:
-        return out_of_memory(
-            f"a batch of {tokens} tokens beside the model",
-            f"lower batch_tokens (now {self.batch_tokens}) or give the model more gpus, or memory_mb on the CPU",
-        )
+    def _in_batches(self, lengths: Sequence[int], divide: Divide, compute: Callable[[list[int]], None]) -> None:
+        """Compute items of so many tokens batch by batch; where memory runs out, go on with smaller batches.
+
+        Raises DeltapError with the remedy where one item alone does not fit, or where several ranks hold the model: all
+        of them would have to run out at the same place.
+        """
+        waiting = list(divide(lengths, self.batch_tokens))
+        while waiting:
+            items = waiting[0]
+            tokens = len(items) * max(lengths[item] for item in items)
+            try:
+                self._observed(compute, items)
+                waiting.pop(0)
+                continue
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if len(items) == 1 or self.ranks > 1:
+                    raise does_not_fit(
+                        error,
+                        f"a batch of {tokens} tokens beside the model",
+                        f"lower batch_tokens (now {self.batch_tokens}) or give the model more gpus, or memory_mb on "
+                        "the CPU",
+                    ) from error
+            # Outside of the exception, which keeps what it failed with in memory.
+            self.batch_tokens = tokens // 2
+            logger.warning(
+                "out of memory with a batch of %d tokens; going on with %d (batch_tokens says what to start with)",
+                tokens,
+                self.batch_tokens,
+            )
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            left = sorted(item for batch in waiting for item in batch)
+            waiting = [
+                [left[item] for item in batch] for batch in divide([lengths[item] for item in left], self.batch_tokens)
+            ]
+
+    def _observed(self, compute: Callable[[list[int]], None], items: list[int]) -> None:
+        """Compute a batch; tell the log of each kernel by which attention is computed for the first time."""
+        known = set(self._kernels)
+        with kernels_noted(self._kernels):
+            compute(items)
+        for kind in sorted(self._kernels.keys() - known):
+            slow = self._kernels[kind] == PLAIN and self.device.type == "cuda"
+            logger.log(
+                logging.WARNING if slow else logging.INFO,
+                "attention of %s on %s: %s%s",
+                kind,
+                self.device.type,
+                self._kernels[kind],
+                "; slower than need be, see docs/engines.md" if slow else "",
+            )
 
     def _refuse_partial(self, edges: Edges) -> None:
         missing = sorted({layer for layer in range(self.layers) if edges.cut_in(layer)} - edges.applied)
@@ -248,16 +320,16 @@ class Engine:
                 "layers do not use transformers' attention interface, so this model cannot be measured by knockout"
             )
 
-    def _backbone(self, ids: torch.Tensor, cache: Any) -> None:
+    def _backbone(self, ids: torch.Tensor, cache: Cache) -> None:
         """Run the model without its language-model head."""
-        self.model.base_model(ids, cache=cache, use_cache=cache is not None)  # type: ignore[operator, union-attr]
+        self.model.base_model(ids, cache=cache, use_cache=True)  # type: ignore[operator, union-attr]
 
-    def _cache(self, shared: int, batch: int) -> Any:
-        if not shared:
-            return None
-        cache = copy.deepcopy(self._prefix_cache)
-        cache.batch_repeat_interleave(batch)
-        return cache
+    def _nothing(self) -> Cache:
+        return DynamicCache(config=self._config)
+
+    def _start(self, shared: int) -> Cache:
+        """Return the keys and values that sequences begin with: those of the shared prefix, or none."""
+        return self._prefix if shared else self._nothing()
 
     def _by_prefix(
         self,
@@ -282,6 +354,41 @@ class Engine:
         with_prefix = [index for index in range(len(sequences)) if length and shares(index)]
         rest = sorted(set(range(len(sequences))) - set(with_prefix))
         return [(shared, indices) for shared, indices in ((length, with_prefix), (0, rest)) if indices]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences that are computed together; the first ``shared`` tokens of each are the shared prefix."""
+
+    sequences: list[Sequence[int]]
+    positions: list[Sequence[int]]
+    cuts: list[list[Sequence[int]] | None]
+    """For each pass the E_Q of each sequence, or None where nothing is cut."""
+    shared: int
+
+    @property
+    def common(self) -> int:
+        """Number of tokens that come out alike in every pass, and at which nothing is read."""
+        read = [position for row in self.positions for position in row]
+        cut = [position for each in self.cuts if each is not None for row in each for position in row]
+        return min([*read, *cut], default=self.shared)
+
+    def ids(self, device: torch.device) -> torch.Tensor:
+        """Return the token ids of whole sequences, shape (batch, longest).
+
+        Padding stands at the right, where under causal attention no token that is read can see it.
+        """
+        ids = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.long)
+        for row, sequence in enumerate(self.sequences):
+            ids[row, : len(sequence)] = torch.tensor(sequence)
+        return ids.to(device)
+
+    def mask(self, tokens: list[Sequence[int]], device: torch.device) -> torch.Tensor:
+        """Return where each sequence's ``tokens`` are, boolean, shape (batch, longest)."""
+        inside = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.bool)
+        for row, positions in enumerate(tokens):
+            inside[row, list(positions)] = True
+        return inside.to(device)
 
 
 @contextmanager

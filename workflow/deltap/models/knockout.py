@@ -21,6 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from deltap.errors import DeltapError
+from deltap.models.backend import watched
 
 ATTENTION = "knockout"
 """Name of the attention implementation that a model needs for knockout; without edges to cut it is plain SDPA.
@@ -65,6 +66,7 @@ class Edges:
 
 
 _edges: ContextVar[Edges | None] = ContextVar("edges", default=None)
+_kernels: ContextVar[dict[str, str] | None] = ContextVar("kernels", default=None)
 
 
 @contextmanager
@@ -79,6 +81,19 @@ def knockout(edges: Edges | None) -> Iterator[None]:
         yield
     finally:
         _edges.reset(token)
+
+
+@contextmanager
+def kernels_noted(kernels: dict[str, str]) -> Iterator[None]:
+    """Note in ``kernels`` by which of torch's kernels attention is computed inside the block, by the kind of its mask.
+
+    Kinds that are there already are not looked at again.
+    """
+    token = _kernels.set(kernels)
+    try:
+        yield
+    finally:
+        _kernels.reset(token)
 
 
 def _mask(*, allow_is_causal_skip: bool = True, **keywords: Any) -> torch.Tensor | None:
@@ -106,9 +121,24 @@ def _attention(
             )
         edges.applied.add(module.layer_idx)
         attention_mask = attention_mask & edges.allowed(query.shape[2], key.shape[2]).to(attention_mask.device)
-    if keywords.get("softcap") is not None:
-        return _softcapped(module, query, key, value, attention_mask, **keywords), None
-    return sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)
+
+    def attend() -> torch.Tensor:
+        if keywords.get("softcap") is not None:
+            return _softcapped(module, query, key, value, attention_mask, **keywords)
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)[0]
+
+    kernels, kind = _kernels.get(), _kind(query, edges, attention_mask)
+    if kernels is None or kind in kernels:
+        return attend(), None
+    result, kernels[kind] = watched(attend)
+    return result, None
+
+
+def _kind(query: torch.Tensor, edges: Edges | None, mask: torch.Tensor | None) -> str:
+    if edges is not None:
+        return "knockout"
+    what = "single tokens" if query.shape[2] == 1 else "texts"
+    return what if mask is None else f"{what} with a mask"
 
 
 def _softcapped(

@@ -16,8 +16,13 @@ def out_of_memory(what: str, remedy: str) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        where = "the GPU's memory" if "CUDA" in str(error) else "the host's memory"
-        raise DeltapError(f"{what} does not fit {where}; {remedy} ({str(error).splitlines()[0][:200]})") from error
+        raise does_not_fit(error, what, remedy) from error
+
+
+def does_not_fit(error: BaseException, what: str, remedy: str) -> DeltapError:
+    """Return the error that says ``what`` does not fit which memory, and the ``remedy``."""
+    where = "the GPU's memory" if "CUDA" in str(error) else "the host's memory"
+    return DeltapError(f"{what} does not fit {where}; {remedy} ({(str(error) or 'MemoryError').splitlines()[0][:200]})")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -117,6 +117,19 @@ class ParallelEngine(Engine):
         self._told(("forward", arguments))
         return super().forward(*arguments, progress)
 
+    def clean_and_knockout(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        sites: tuple[str, ...],
+        exact_question: Sequence[Sequence[int]],
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> tuple[Activations, Activations]:
+        """As `Engine.clean_and_knockout`, on all ranks."""
+        arguments = (sequences, positions, sites, exact_question)
+        self._told(("clean_and_knockout", arguments))
+        return super().clean_and_knockout(*arguments, progress)
+
     def _told(self, call: Any) -> Any:
         """Return the call that the first rank tells; on it, ``call``."""
         box = [call]
