@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from transformers import Cache
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
 
 class Beginning(Cache):
@@ -19,7 +20,8 @@ class Beginning(Cache):
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return a layer's keys and values with the new ones behind them; keep none of the new ones."""
-        return copy.copy(self.layers[layer_idx]).update(key_states, value_states, *args, **kwargs)
+        layer: Any = copy.copy(self.layers[layer_idx])
+        return layer.update(key_states, value_states, *args, **kwargs)
 
 
 def growing(cache: Cache, batch: int) -> Cache:
@@ -27,7 +29,7 @@ def growing(cache: Cache, batch: int) -> Cache:
 
     The rows of a cache of one row are views, not copies.
     """
-    layers = [copy.copy(layer) for layer in cache.layers]
+    layers: list[Any] = [copy.copy(layer) for layer in cache.layers]
     for layer in layers:
         if layer.keys is not None:
             layer.keys = layer.keys.expand(batch, -1, -1, -1)
@@ -42,5 +44,5 @@ def beginning(cache: Cache, batch: int) -> Beginning:
 
 def narrowest_window(cache: Cache) -> float:
     """Return how many positions the layer with the narrowest sliding window sees; infinite where none slides."""
-    sliding = (layer for layer in cache.layers if getattr(layer, "is_sliding", False))
-    return min((layer.sliding_window for layer in sliding), default=math.inf)
+    windows = (layer.sliding_window for layer in cache.layers if isinstance(layer, DynamicSlidingWindowLayer))
+    return min(windows, default=math.inf)
