@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from deltap.probes import Probe, fit, fit_layers, lacking_class, untrained
+from deltap.probe import Probe
+from deltap.probes import fit, fit_layers, lacking_class, untrained
 from deltap.settings import SPLITS, ProbeSettings
 from deltap.tensors import ActivationFiles, write_activations
 
