@@ -45,13 +45,11 @@ def _measured(full: bool, whole: int, small: tuple[int, int], measure: Callable[
         return measure(whole), ""
     few, many = (measure(number) for number in small)
     times = (whole - small[1]) / (small[1] - small[0])
-    took = Took(
-        *(
-            b + times * (b - a)
-            for a, b in ((few.seconds, many.seconds), (few.processor_seconds, many.processor_seconds))
-        ),
-        gigabytes=many.gigabytes,
+    seconds, used = (
+        more + times * (more - less)
+        for less, more in ((few.seconds, many.seconds), (few.processor_seconds, many.processor_seconds))
     )
+    took = Took(seconds, used, many.gigabytes)
     return took, f"By the line through {small[0]} and {small[1]}; memory is that of {small[1]}."
 
 
@@ -124,9 +122,10 @@ def _tables(full: bool, groupings: tuple[Grouping, ...], folder: Path) -> Iterat
 
     took, note = _measured(full, MODELS, (1, 2), measure)
     million = number / 1e6 * (1 if full else MODELS / 2)
+    kept = " and ".join(groupings)
     what = (
         f"merge, summary with bootstrap, and figure for {MODELS} models × {DATASETS} data sets × {len(ANCHORS)} "
-        f"anchors, {LAYERS} layers, {len(PAIRS)} site/position pairs, {SAMPLES:,} samples each ({' and '.join(groupings)}: "
+        f"anchors, {LAYERS} layers, {len(PAIRS)} site/position pairs, {SAMPLES:,} samples each ({kept}: "
         f"{million:.0f} million rows)"
     )
     yield from _rows(what, took, note.replace("1 and 2", "1 and 2 models"), 3, 4)
@@ -155,14 +154,15 @@ def _starts(runs: int, folder: Path) -> Iterator[Row]:
     """Yield what a job's start costs: Snakemake's share, and the imports of scripts."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "Snakefile").write_text(
-        'rule all:\n    input: expand("{n}.txt", n=range(int(config["n"])))\n'
+        'rule all:\n    input: expand("{n}.txt", n=range(int(config["number"])))\n'
         'rule one:\n    output: "{n}.txt"\n    shell: "touch {output}"\n',
         "utf-8",
     )
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "--forceall", "-q", "--config"]
-    values = [
-        (run([*command, "n=21"], folder).seconds - run([*command, "n=1"], folder).seconds) / 20 for _ in range(runs)
-    ]
+    values = []
+    for _ in range(runs):
+        many, one = (run([*command, f"number={number}"], folder).seconds for number in (21, 1))
+        values.append((many - one) / 20)
     yield Row(GROUP, "a job that does nothing, beyond Snakemake's own start", values, "s", "")
     for name in ("merge", "delta_p", "plot", "anchors", "probes", "inference"):
         values = [script(name, "--help").processor_seconds for _ in range(runs)]

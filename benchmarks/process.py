@@ -24,7 +24,7 @@ class Took:
     """The highest sum, over its processes, of memory that stands in RAM; what two share counts twice."""
 
 
-def run(command: Sequence[str | Path], folder: Path | None = None) -> Took:
+def run(command: Sequence[object], folder: Path | None = None) -> Took:
     """Run a command; raise RuntimeError with the end of its output if it fails."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "workflow")}
     before, start = os.times(), time.perf_counter()
@@ -50,7 +50,7 @@ def run(command: Sequence[str | Path], folder: Path | None = None) -> Took:
     return Took(seconds, used, highest / 1e9)
 
 
-def script(name: str, *options: str | Path) -> Took:
+def script(name: str, *options: object) -> Took:
     """Run one of the project's scripts."""
     return run([sys.executable, ROOT / "scripts" / f"{name}.py", *options])
 
