@@ -11,9 +11,11 @@ from transformers import DynamicCache
 import tiny
 from deltap.cost import Shape, Tokens, cost, read_shape, shape_of
 from deltap.errors import DeltapError
-from deltap.plan import planned, report, warnings
+from deltap.plan import asked, planned, report, warnings
+from deltap.run import Run
 from deltap.settings import ModelEntry, PlanSettings, Source
 
+CONFIG = Path(__file__).parents[2] / "config"
 TOKENS = Tokens(prefix=30, question=12, answer=4)
 
 
@@ -87,6 +89,47 @@ def test_hours_add_up_and_loading_is_warned_of() -> None:
     text = report([many], {"other": "Not downloaded."}, settings, {"popqa": 100_000}, {"m": "M"})
     assert "| M " in text
     assert "other: not in the plan. Not downloaded." in text
+
+
+def test_the_language_model_that_is_asked_costs_its_requests() -> None:
+    shape = Shape(36, 4096, 32, 8, 128, 12288, 151936)
+    settings = PlanSettings(request_prefix_tokens=0, request_tokens=40, reply_tokens=1, decode_utilisation=0.35)
+    found = asked("judge", entry(), shape, 1000, 8, settings)
+    assert found.cost.answers == 1000 * (shape.forward_flops(40, head=1) + shape.forward_flops(1, 40, head=1))
+    assert (found.loads, found.cost.activations, found.cost.knockout) == (8, 0, 0)
+    seconds = found.cost.answers / (312e12 * 0.35) + 8 * found.cost.weights / 1e9
+    assert found.hours["A100 80GB"] == pytest.approx(seconds / 3600)
+    text = report([found], {}, settings, {"popqa": 1000}, {"judge": "J"}, requests=1000)
+    assert "at most 1,000 requests" in text
+
+
+@pytest.mark.parametrize(
+    ("extractors", "match", "jobs", "requests"),
+    [(["rules"], "llm", 1, 1), (["auto"], "exact_answer", 1, 2), (["rules", "auto", "llm"], "llm", 5, 7)],
+)
+def test_who_asks_the_language_model_is_counted(extractors: list, match: str, jobs: int, requests: int) -> None:
+    config = {
+        **{"run": "r", "models": ["qwen3-8b"], "datasets": ["popqa"], "figures": ["groups"]},
+        **{"extractors": extractors, "labels": {"match": match}, "llm": {"model": "qwen3-32b"}},
+    }
+    llm = Run(config, CONFIG).plan_stage().llm
+    assert llm
+    assert (llm.name, llm.jobs, llm.requests) == ("qwen3-32b", jobs, requests)
+
+
+def test_answers_that_a_language_model_sees_first_are_another_load() -> None:
+    shape = Shape(36, 4096, 32, 8, 128, 12288, 151936)
+    loads = [
+        planned(
+            *("m", entry(), shape, [100, 100], 0.35, PlanSettings()),
+            sites=2,
+            positions=1,
+            shards=3,
+            answers_apart=apart,
+        ).loads
+        for apart in (False, True)
+    ]
+    assert loads == [6, 12]
 
 
 def test_what_is_no_decoder_is_refused_by_name(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A whole run on tiny random models: tables, figure, and that the same run gives the same bytes."""
 
 import json
+import math
 
 import matplotlib.colors
 import pyarrow.compute as pc
@@ -10,6 +11,7 @@ import running
 from safetensors import safe_open
 
 from deltap.anchors import ROUNDING
+from deltap.cost import Tokens, cost, read_shape
 from deltap.figures.delta_p import draw
 from deltap.figures.sources import read_labels
 from deltap.settings import DeltaPFigure
@@ -50,6 +52,26 @@ def test_every_table_has_its_schema(finished):
     }.items():
         assert read_table(finished / f"{name}.parquet", schema).schema.names == schema.names
     assert (finished / "delta_p_summary.csv").read_text().splitlines()[0].replace('"', "") == ",".join(SUMMARY.names)
+
+
+def test_activations_take_the_room_that_the_plan_states(finished):
+    """Half of it in the shards: clean for each sample, knockout for test samples only."""
+    answers = read_table(finished / "answers.parquet", LABELS).to_pylist()
+    for model, directory in (("tiny-base", "base"), ("tiny-chat", "chat")):
+        read = [row for row in answers if row["model"] == model and row["exclusion"] is None]
+        cut = [row for row in read if row["split"] == "test"]
+        paths = list((finished / "inference" / model).rglob("*.safetensors"))
+        positions = len({path.name for path in paths}) // (2 * len(SITES))
+        shape = read_shape(finished.parents[1] / directory)
+        tokens = Tokens(prefix=10, question=10, answer=4)
+        stated = cost(shape, len(read), len(cut) / len(read), tokens, "float32", len(SITES), positions).activations
+        assert 2 * sum(_bytes(path) for path in paths) == stated
+
+
+def _bytes(path):
+    """Return how many bytes the values in a file of activations take."""
+    with safe_open(path, "np") as file:
+        return math.prod(file.get_slice("activations").get_shape()) * 4
 
 
 @pytest.mark.parametrize(("model", "dataset"), SERIES)

@@ -124,18 +124,21 @@ class Cost:
         return self.answers + self.clean + self.knockout
 
 
+def generation_flops(shape: Shape, tokens: Tokens) -> tuple[float, float]:
+    """Return the FLOPs of an answer's prompt, whose prefix is cached, and of the answer, token by token."""
+    before = tokens.prefix + tokens.question
+    prefill = shape.forward_flops(tokens.question, tokens.prefix, head=1)
+    return prefill, sum(shape.forward_flops(1, before + done, head=1) for done in range(tokens.answer))
+
+
 def cost(shape: Shape, questions: int, test: float, tokens: Tokens, dtype: str, sites: int, positions: int) -> Cost:
     """Return the cost of ``questions``, of which the share ``test`` is knocked out."""
     tested = round(questions * test)
-    prefill = shape.forward_flops(tokens.question, tokens.prefix, head=1)
-    decode = sum(
-        shape.forward_flops(1, tokens.prefix + tokens.question + done, head=1) for done in range(tokens.answer)
-    )
     one_pass = shape.forward_flops(tokens.own, tokens.prefix)
     whole = shape.forward_flops(tokens.prefix + tokens.own)
     size = BYTES[dtype]
     return Cost(
-        answers=questions * (prefill + decode),
+        answers=questions * sum(generation_flops(shape, tokens)),
         clean=questions * one_pass,
         knockout=tested * one_pass,
         one_pass_per_layer=tested * shape.layers * whole,

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from deltap import markdown
-from deltap.cost import BYTES, Cost, Shape, Tokens, cost
+from deltap.cost import BYTES, Cost, Shape, Tokens, cost, generation_flops
 from deltap.settings import ModelEntry, PlanSettings
 
 _LOADING = 0.1
@@ -46,10 +46,12 @@ def planned(
     positions: int,
     shards: int = 1,
     extractors: int = 1,
+    answers_apart: bool = False,
 ) -> Planned:
     """Return the plan of one model for data sets of so many ``questions``.
 
-    Answers are generated once for all ``extractors``; passes are computed for each of them.
+    Answers are generated once for all ``extractors``; passes are computed for each of them. ``answers_apart``: by jobs
+    of their own, because a language model has to see them before activations are read.
     """
     prefix = settings.base_prefix_tokens if entry.kind == "base" else settings.chat_prefix_tokens
     tokens = Tokens(prefix, settings.question_tokens, settings.answer_tokens)
@@ -62,14 +64,34 @@ def planned(
         activations=one.activations * extractors,
         weights=one.weights,
     )
-    loads = len(questions) * shards * extractors
+    loads = len(questions) * shards * (extractors + answers_apart)
+    return _timed(name, entry, shape, total, sum(questions) * generation_flops(shape, tokens)[1], loads, settings)
+
+
+def asked(name: str, entry: ModelEntry, shape: Shape, requests: int, loads: int, settings: PlanSettings) -> Planned:
+    """Return the plan of the language model that finds exact tokens or judges, for so many ``requests``."""
+    tokens = Tokens(settings.request_prefix_tokens, settings.request_tokens, settings.reply_tokens)
+    prefill, decode = generation_flops(shape, tokens)
+    total = Cost(
+        answers=requests * (prefill + decode),
+        clean=0,
+        knockout=0,
+        one_pass_per_layer=0,
+        activations=0,
+        weights=shape.parameters * BYTES[entry.dtype],
+    )
+    return _timed(name, entry, shape, total, requests * decode, loads, settings)
+
+
+def _timed(
+    name: str, entry: ModelEntry, shape: Shape, total: Cost, decode: float, loads: int, settings: PlanSettings
+) -> Planned:
+    """Return the plan of what costs ``total``, of which ``decode`` FLOPs are generated token by token."""
     seconds_loading = loads * total.weights / (settings.load_gigabytes_per_second * 1e9)
     hours, loading = {}, {}
     for device, facts in settings.devices.items():
         # The devices of a device map work one after another.
         peak = facts.teraflops * 1e12 * (1 if entry.engine == "device_map" else max(1, entry.gpus))
-        prefill = sum(questions) * shape.forward_flops(tokens.question, tokens.prefix, head=1)
-        decode = total.answers - prefill
         computing = (total.total - decode) / (peak * settings.utilisation)
         computing += decode / (peak * settings.decode_utilisation)
         hours[device] = (computing + seconds_loading) / 3600
@@ -90,8 +112,13 @@ def report(
     settings: PlanSettings,
     questions: Mapping[str, int],
     names: Mapping[str, str],
+    requests: int = 0,
 ) -> str:
-    """Return the plan as Markdown; ``unknown``: models whose cost is not known, with the reason."""
+    """Return the plan as Markdown.
+
+    ``unknown``: models whose cost is not known, with the reason; ``requests``: to a language model that finds exact
+    tokens or judges.
+    """
 
     def called(item: Planned) -> str:
         return names.get(item.model, item.model)
@@ -148,9 +175,15 @@ def report(
         f"token by token; weights are loaded at {settings.load_gigabytes_per_second:g} GB per second; "
         f"{settings.question_tokens} tokens for a question, {settings.answer_tokens} for an answer, "
         f"{settings.base_prefix_tokens} for few-shot examples and {settings.chat_prefix_tokens} for a chat template. "
-        "These are stated, not measured; the key `plan` changes them. A language model that finds exact tokens or "
-        "judges is not in the plan.\n",
+        "These are stated, not measured; the key `plan` changes them.\n",
     ]  # fmt: skip
+    if requests:
+        parts.append(
+            f"The language model that finds exact tokens or judges gets at most {requests:,} requests, of all "
+            f"models together, each of {settings.request_tokens} tokens after {settings.request_prefix_tokens} of "
+            f"instruction and examples, and replies in {settings.reply_tokens}; second requests after replies that "
+            "cannot be used are not counted, and the work of a server is its own.\n"
+        )
     parts += [f"{model}: not in the plan. {reason}\n" for model, reason in unknown.items()]
     parts += [f"**Warning.** {line}\n" for line in warnings(found, names)]
     return "\n".join(parts)

@@ -33,6 +33,7 @@ from deltap.settings import (
     LabelsStage,
     ModelEntry,
     ModelSettings,
+    PlannedLlm,
     PlanStage,
     PlotStage,
     ProbesStage,
@@ -336,7 +337,20 @@ class Run:
             positions=len(inference.positions),
             shards=inference.shards,
             extractors=len(settings.extractors),
+            llm=self._planned_llm(),
             plan=settings.plan,
+        )
+
+    def _planned_llm(self) -> PlannedLlm | None:
+        llm, extractors = self.settings.llm, self.settings.extractors
+        if not llm:
+            return None
+        return PlannedLlm(
+            spans=sum(map(self.asks_llm, extractors)),
+            judgements=len(extractors) if self.settings.labels.match == "llm" else 0,
+            name=llm.model,
+            entry=self.llm,
+            directory=str(self.model_directory(llm.model)) if llm.model else None,
         )
 
     def verdict_stage(self) -> VerdictStage:

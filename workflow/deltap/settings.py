@@ -290,6 +290,11 @@ class PlanSettings(Section):
     """Of few-shot examples."""
     chat_prefix_tokens: int = Field(25, ge=0)
     """Of the chat template with the message."""
+    request_tokens: int = Field(50, ge=1)
+    """Of a question with its answer, put to the language model that finds exact tokens or judges."""
+    request_prefix_tokens: int = Field(150, ge=0)
+    """Of its instruction and examples."""
+    reply_tokens: int = Field(16, ge=1)
 
 
 class PathSettings(Section):
@@ -843,6 +848,29 @@ class DeltaPStage(Section):
     reference_class: ReferenceClass
 
 
+class PlannedLlm(Section):
+    """The language model that finds exact tokens or judges, as far as the plan goes."""
+
+    spans: int
+    """Extractors that ask it."""
+    judgements: int
+    """Extractors whose answers it judges."""
+    name: Name | None
+    """None for a server."""
+    entry: ModelEntry | None
+    directory: str | None
+
+    @property
+    def jobs(self) -> int:
+        """For each measured model and data set."""
+        return self.spans + self.judgements
+
+    @property
+    def requests(self) -> int:
+        """For each question and measured model, at most: exact question and exact answer are two."""
+        return 2 * self.spans + self.judgements
+
+
 class PlanStage(Section):
     """Settings of ``scripts/plan.py``."""
 
@@ -857,6 +885,7 @@ class PlanStage(Section):
     positions: int
     shards: int
     extractors: int
+    llm: PlannedLlm | None = None
     plan: PlanSettings
 
 
