@@ -2,6 +2,8 @@
 
 import json
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -92,6 +94,22 @@ def test_activations_of_shards_are_read_as_one(tmp_path):
     for layer in range(3):
         assert torch.equal(torch.from_numpy(files.layer(layer)), torch.cat(parts, dim=1)[layer].float())
     assert files.rows_of(np.array([0, 2, 2]), np.array([1, 0, 4])).tolist() == [1, 2, 6]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_activations_are_read_as_torch_would_read_them(tmp_path, dtype):
+    part = torch.tensor([0.0, -0.0, 1 / 3, -65504, 6e-8, torch.inf]).to(dtype).reshape(2, 3, 1)
+    write_activations(tmp_path / "clean.attn.last.safetensors", [part], {})
+    files = ActivationFiles([tmp_path / "clean.attn.last.safetensors"])
+    for layer in range(2):
+        read = torch.from_numpy(files.layer(layer))
+        assert torch.equal(read.view(torch.int32), part[layer].float().view(torch.int32))
+
+
+def test_the_short_jobs_that_read_activations_load_no_torch():
+    imports = "import sys, deltap.probes, deltap.anchors, deltap.probe, deltap.tensors; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("at_once", [1, 100, 10_000])
