@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from transformers import Cache, DynamicCache
 
 from deltap.errors import DeltapError
 from deltap.models.backend import PLAIN
-from deltap.models.batches import Divide, by_length, of_equal_length
+from deltap.models.batches import Batch, Divide, by_length, of_equal_length
 from deltap.models.capture import capture
 from deltap.models.knockout import Edges, kernels_noted, knockout
 from deltap.models.layers import decoder_layers, site_modules
@@ -270,7 +269,7 @@ class Engine:
             self._in_batches([len(sequences[index]) - shared for index in indices], by_length, read)
         return results
 
-    def _pass_batch(self, batch: "Batch", sites: tuple[str, ...], last_layer: int | None) -> list[Activations]:
+    def _pass_batch(self, batch: Batch, sites: tuple[str, ...], last_layer: int | None) -> list[Activations]:
         ids, start = batch.ids(self.device), self._start(batch.shared)
         first = batch.shared
         if batch.common > first and len(batch.cuts) > 1:
@@ -391,41 +390,6 @@ class Engine:
         with_prefix = [index for index in range(len(sequences)) if length and shares(index)]
         rest = sorted(set(range(len(sequences))) - set(with_prefix))
         return [(shared, indices) for shared, indices in ((length, with_prefix), (0, rest)) if indices]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Sequences that are computed together; the first ``shared`` tokens of each are the shared prefix."""
-
-    sequences: list[Sequence[int]]
-    positions: list[Sequence[int]]
-    cuts: list[list[Sequence[int]] | None]
-    """For each pass the E_Q of each sequence, or None where nothing is cut."""
-    shared: int
-
-    @property
-    def common(self) -> int:
-        """Number of tokens that come out alike in every pass, and at which nothing is read."""
-        read = [position for row in self.positions for position in row]
-        cut = [position for each in self.cuts if each is not None for row in each for position in row]
-        return min([*read, *cut], default=self.shared)
-
-    def ids(self, device: torch.device) -> torch.Tensor:
-        """Return the token ids of whole sequences, shape (batch, longest).
-
-        Padding stands at the right, where under causal attention no token that is read can see it.
-        """
-        ids = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.long)
-        for row, sequence in enumerate(self.sequences):
-            ids[row, : len(sequence)] = torch.tensor(sequence)
-        return ids.to(device)
-
-    def mask(self, tokens: list[Sequence[int]], device: torch.device) -> torch.Tensor:
-        """Return where each sequence's ``tokens`` are, boolean, shape (batch, longest)."""
-        inside = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.bool)
-        for row, positions in enumerate(tokens):
-            inside[row, list(positions)] = True
-        return inside.to(device)
 
 
 @contextmanager
