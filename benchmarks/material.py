@@ -97,7 +97,7 @@ def samples(run: Run, model: LanguageModel, number: int) -> Samples:
     for start in range(0, len(rows), step):
         asked = rows[start : start + step]
         prompts = [model.prompter(row["question"]) for row in asked]
-        for row, prompt, answer in zip(asked, prompts, model.generate(prompts), strict=True):
+        for row, prompt, answer in zip(asked, prompts, model.generate(prompts)[0], strict=True):
             core = exact_question(row["question"], row["subject"], row["property"], "auto")
             spans = [span.shifted(prompt.question_start) for span in core.spans] if core else []
             cut = sorted({token for span in spans for token in tokens_of_span(span, prompt.offsets)})
