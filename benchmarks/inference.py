@@ -6,10 +6,9 @@ from pathlib import Path
 from benchmarks import material, peers
 from benchmarks.rows import Row
 from benchmarks.sizes import Size
-from benchmarks.sweep import SITES, bare, one_pass_per_layer, ours
+from benchmarks.sweep import SITES, bare, one_pass_per_layer, ours, work
 from benchmarks.timing import interleaved, must_agree, ratios
 
-GROUP = "Inference"
 OURS = "this project"
 FULL = "one headless pass per layer, plain hooks"
 STOPPING = "the same, stopping at layer k"
@@ -36,7 +35,7 @@ def rows(size: Size, models: Path) -> Iterator[Row]:
             longer = material.of_length(prefix, size.prompt_tokens)
             samples, prefix = samples.behind(prefix, longer), longer
         engine = model.engine
-        size_of = f"{len(samples)} samples of {samples.tokens:.0f} tokens, {engine.layers} layers, {KINDS[kind]}"
+        group = f"Inference, {KINDS[kind]}: {len(samples)} samples of {samples.tokens:.0f} tokens, {engine.layers} layers"
         sweep = ours(engine, samples, prefix)
 
         contestants = {
@@ -48,8 +47,8 @@ def rows(size: Size, models: Path) -> Iterator[Row]:
             try:
                 contestants[name] = peers.peer(name, engine.model, model.tokenizer, samples)
             except peers.Absent as absent:
-                yield Row(GROUP, f"sweep against {name}", (), "times", _at_least(kind, name), skipped=str(absent))
-        yield from sweeps(kind, size_of, contestants, size.runs)
+                yield Row(group, f"sweep against {name}", (), "times", _at_least(kind, name), skipped=str(absent))
+        yield from sweeps(kind, group, contestants, work(samples, prefix, engine.layers), size.runs)
         del contestants
 
         engine.batch_tokens = 2 * sum(map(len, samples.sequences))
@@ -62,16 +61,16 @@ def rows(size: Size, models: Path) -> Iterator[Row]:
         }
         seconds = interleaved(passes, size.short_runs)
         yield Row(
-            GROUP,
-            f"clean and knockout against one bare model.model forward ({size_of})",
+            group,
+            "clean and knockout against one bare model.model forward",
             ratios(seconds, "both", "bare"),
             "times",
             f"at most {BARE[kind]:g} times its time",
             lambda value, limit=BARE[kind]: value <= limit,
         )
         yield Row(
-            GROUP,
-            f"capture against the same two forwards without hooks ({size_of})",
+            group,
+            "capture against the same two forwards without hooks",
             [100 * (ratio - 1) for ratio in ratios(seconds, "capture", "no hooks")],
             "%",
             f"at most {CAPTURE:g}% more",
@@ -79,21 +78,22 @@ def rows(size: Size, models: Path) -> Iterator[Row]:
         )
 
 
-def sweeps(kind: str, size_of: str, contestants: dict, runs: int) -> Iterator[Row]:
+def sweeps(kind: str, group: str, contestants: dict, computed: dict[bool | None, int], runs: int) -> Iterator[Row]:
     """Yield the rows of one sweep by several contestants, the first of which is ours, if all give the same."""
     apart = must_agree({name: run() for name, run in contestants.items()})
     seconds = interleaved(contestants, runs, warm_up=0)  # the first turn was the comparison
-    yield Row(GROUP, f"sweep, {OURS} ({size_of})", seconds[OURS], "s", "none")
+    yield Row(group, f"sweep, {OURS}", seconds[OURS], "s", "none")
     for name in list(contestants)[1:]:
         target = TARGETS.get((kind, name))
         yield Row(
-            GROUP,
-            f"sweep against {name} ({size_of})",
+            group,
+            f"sweep against {name}",
             ratios(seconds, name, OURS),
             "times",
             _at_least(kind, name),
             None if target is None else lambda value, target=target: value >= target,
-            f"Activations differ by {apart[name]:.1g} of their length at most.",
+            f"By tokens and layers, {computed[name != FULL] / computed[None]:.0f} times the work. Activations differ by "
+            f"{apart[name]:.0e} of their length at most.",
         )
 
 

@@ -26,13 +26,15 @@ class Samples:
     positions: list[list[int]]
     """In each the last token of the answer."""
     cuts: list[list[int]]
+    prompts: list[int]
+    """Of each, how many tokens are the prompt's."""
 
     def __len__(self) -> int:
         return len(self.sequences)
 
     def first(self, number: int) -> "Samples":
         """Return the first ``number`` of them."""
-        return Samples(self.sequences[:number], self.positions[:number], self.cuts[:number])
+        return Samples(self.sequences[:number], self.positions[:number], self.cuts[:number], self.prompts[:number])
 
     @property
     def tokens(self) -> float:
@@ -46,6 +48,7 @@ class Samples:
             [new + sequence[len(prefix) :] for sequence in self.sequences],
             [[position + shift for position in row] for row in self.positions],
             [[position + shift for position in row] for row in self.cuts],
+            [length + shift for length in self.prompts],
         )
 
 
@@ -92,7 +95,7 @@ def samples(run: Run, model: LanguageModel, number: int) -> Samples:
     Questions without an answer or without exact question tokens are passed over.
     """
     rows, _ = question_table(run.questions_stage(DATASET))
-    found = Samples([], [], [])
+    found = Samples([], [], [], [])
     step = 2 * number
     for start in range(0, len(rows), step):
         asked = rows[start : start + step]
@@ -105,6 +108,7 @@ def samples(run: Run, model: LanguageModel, number: int) -> Samples:
                 found.sequences.append(prompt.ids + answer)
                 found.positions.append([len(found.sequences[-1]) - 1])
                 found.cuts.append(cut)
+                found.prompts.append(len(prompt.ids))
         if len(found) >= number:
             return found.first(number)
     raise DeltapError(f"only {len(found)} of the {len(rows)} bundled questions can be used; ask for fewer than {number}")

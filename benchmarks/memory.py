@@ -25,11 +25,11 @@ LIMIT = 5.0
 
 def rows(size: Size, scratch: Path) -> Iterator[Row]:
     """Yield the row about memory; Linux only, since it looks into /proc."""
-    what = "peak memory of an inference job, {:,} samples against {:,} (tiny random model, chunks of 128)"
+    what = "peak memory, {:,} samples against {:,} (tiny random model, chunks of 128)"
     few, many = size.memory
     target = f"within {LIMIT:g}%"
     if sys.platform != "linux":
-        yield Row("Inference", what.format(many, few), (), "%", target, skipped="needs /proc, which only Linux has")
+        yield Row("Memory of an inference job", what.format(many, few), (), "%", target, skipped="needs /proc, which only Linux has")
         return
     model = tiny_model(scratch / "model")
     peaks: dict[int, list[float]] = {few: [], many: []}
@@ -37,7 +37,7 @@ def rows(size: Size, scratch: Path) -> Iterator[Row]:
         for number in peaks:
             peaks[number].append(peak(model, number, scratch / f"memory-{number}-{turn}"))
     yield Row(
-        "Inference",
+        "Memory of an inference job",
         what.format(many, few),
         [100 * (more / less - 1) for more, less in zip(peaks[many], peaks[few], strict=True)],
         "%",

@@ -68,6 +68,18 @@ def ours(engine: Engine, samples: Samples, prefix: list[int]) -> Callable[[], Re
     return run
 
 
+def work(samples: Samples, prefix: list[int], layers: int) -> dict[bool | None, int]:
+    """Return how many tokens go through how many layers: in ours (None), and in one pass per layer by its ``stop``.
+
+    In ours what comes before the samples' first exact question token is computed once.
+    """
+    number, longest = len(samples), max(map(len, samples.sequences))
+    common = min(position for row in (*samples.cuts, *samples.positions) for position in row)
+    two = len(prefix) + number * (common - len(prefix) + 2 * (longest - common))
+    whole = number * longest
+    return {None: two * layers, False: whole * layers * (layers + 1), True: whole * layers * (layers + 3) // 2}
+
+
 def one_pass_per_layer(model: Any, samples: Samples, stop: bool) -> Callable[[], Result]:
     """Return the sweep of plain hooks: for each k a headless pass, which with ``stop`` ends at layer k.
 
