@@ -68,7 +68,7 @@ def load(run: Run, kind: str, layers: int | None = None) -> LanguageModel:
     name = MODELS[kind]
     directory = run.model_directory(name)
     if not (directory / "config.json").is_file():
-        raise DeltapError(f"{directory}: the demo's model is not there; 'make demo' fetches it (or name it by --models)")
+        raise DeltapError(f"{directory}: the demo's model is not there; 'make demo' fetches it (--models says where)")
     stage = run.inference_stage(name, DATASET, run.settings.extractors[0])
     model = load_language_model(directory, stage.entry, stage.prompt)
     if layers:
@@ -111,4 +111,4 @@ def samples(run: Run, model: LanguageModel, number: int) -> Samples:
                 found.prompts.append(len(prompt.ids))
         if len(found) >= number:
             return found.first(number)
-    raise DeltapError(f"only {len(found)} of the {len(rows)} bundled questions can be used; ask for fewer than {number}")
+    raise DeltapError(f"only {len(found)} of the {len(rows)} bundled questions can be used; ask for fewer")

@@ -1,8 +1,8 @@
 """Peak memory of an inference job against its number of samples.
 
-The job is the pipeline's own script on synthetic questions with a tiny random model, whose weights and activations weigh
-little, so that whatever is kept for each sample shows. What counts is anonymous memory (``RssAnon``): memory that is
-mapped from files is the system's to take back.
+The job is the pipeline's own script on made-up questions with a tiny random model, whose weights and activations
+weigh little, so that whatever is kept for each sample shows. What counts is anonymous memory (``RssAnon``): memory that
+is mapped from files is the system's to take back.
 """
 
 import os
@@ -20,6 +20,7 @@ from benchmarks.sizes import Size
 from deltap.settings import InferenceSettings, InferenceStage, ModelSettings, PromptSettings
 from deltap.tables import QUESTIONS, write_table
 
+GROUP = "Memory of an inference job"
 LIMIT = 5.0
 
 
@@ -29,7 +30,7 @@ def rows(size: Size, scratch: Path) -> Iterator[Row]:
     few, many = size.memory
     target = f"within {LIMIT:g}%"
     if sys.platform != "linux":
-        yield Row("Memory of an inference job", what.format(many, few), (), "%", target, skipped="needs /proc, which only Linux has")
+        yield Row(GROUP, what.format(many, few), (), "%", target, skipped="needs /proc, which only Linux has")
         return
     model = tiny_model(scratch / "model")
     peaks: dict[int, list[float]] = {few: [], many: []}
@@ -37,7 +38,7 @@ def rows(size: Size, scratch: Path) -> Iterator[Row]:
         for number in peaks:
             peaks[number].append(peak(model, number, scratch / f"memory-{number}-{turn}"))
     yield Row(
-        "Memory of an inference job",
+        GROUP,
         what.format(many, few),
         [100 * (more / less - 1) for more, less in zip(peaks[many], peaks[few], strict=True)],
         "%",

@@ -91,9 +91,7 @@ def transformer_lens(model: Any, tokenizer: Any, samples: Samples) -> Callable[[
         bridge.run_with_hooks(
             batch.ids,
             return_type=None,
-            fwd_hooks=[
-                (f"blocks.{index}.{site}.hook_out", keep((site, index))) for index in wanted for site in SITES
-            ],
+            fwd_hooks=[(f"blocks.{index}.{site}.hook_out", keep((site, index))) for index in wanted for site in SITES],
             stop_at_layer=after if after < layers else None,
             attention_mask=mask,
             use_cache=False,

@@ -15,7 +15,6 @@ from deltap.cost import Tokens, cost, read_shape
 from deltap.settings import PlanSettings
 
 
-
 def rows(size: Size, models: Path) -> Iterator[Row]:
     """Yield how many times as long answers and both passes take as the plan says for a device of this peak."""
     run = material.demo(models)
@@ -51,9 +50,10 @@ def rows(size: Size, models: Path) -> Iterator[Row]:
             [value / plan[name] for value in taken],
             "times",
             "none",
-            note=f"Predicted {plan[name]:.2f} s at a peak of {peak / 1e9:.0f} GFLOP/s (a product of two matrices here), "
-            f"of which {settings.utilisation:.0%} are assumed for whole prompts and {settings.decode_utilisation:.0%} "
-            f"for single tokens; measured {median:.2f} s, which is {flops[name] / median / peak:.0%} of the peak.",
+            note=f"Predicted {plan[name]:.2f} s at a peak of {peak / 1e9:.0f} GFLOP/s (a product of two matrices "
+            f"here), of which the plan assumes {settings.utilisation:.0%} for whole prompts and "
+            f"{settings.decode_utilisation:.0%} for single tokens; measured {median:.2f} s, which is "
+            f"{flops[name] / median / peak:.0%} of the peak.",
         )
 
 
@@ -66,4 +66,3 @@ def peak_flops(size: int = 2048, runs: int = 5) -> float:
         one @ other
         best = min(best, time.perf_counter() - start)
     return 2 * size**3 / best
-

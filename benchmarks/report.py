@@ -16,6 +16,21 @@ from deltap import markdown
 
 _PACKAGES = ("deltap", "torch", "transformers", *NAMES.values(), "numpy", "scikit-learn", "pyarrow", "snakemake")
 
+_METHOD = """How it is measured: contestants take turns (A, B, A, B, …) in one process, and a ratio is that of two times
+of one turn, so that whatever else the machine does meets both; other work on the same cores still widens the spread,
+which is given from the lowest to the highest value. Before any time is compared, all contestants must give the same
+activations within 1e-4 of their length; a difference ends the run. Each gets the same samples in one batch: bundled
+questions, answered by the model itself, read at the last token, sites `attn` and `mlp`. One sweep is a clean pass and
+what it takes to know every layer's activation under knockout. Ours computes in every run what the prompts begin with,
+which a job does once. The others pad whole sequences, use no cache and leave out the head (TransformerLens computes it
+for one position after its last pass); "stopping at layer k" ends a pass behind the MLP of layer k.
+
+How the sizes were chosen: the default is to end within ten minutes on two quiet cores, and one pass per layer takes
+most of that; 8 samples are enough for matrices, and not the interpreter, to take the time. Larger batches favour two
+passes, because more samples share one prefix. The curves vary one quantity at a time, with 4 samples, and with 10
+layers where layers are not varied.
+"""
+
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows of one group as a Markdown table, notes beneath it."""
@@ -92,21 +107,13 @@ def page(
         f"Written by `{command}`, which took {minutes:.0f} minutes.\n",
         described + "\n",
         f"Sizes: {sizes}.\n",
-        "How it is measured: contestants take turns (A, B, A, B, …) in one process, and a ratio is that of two times of "
-        "one turn, so that whatever else the machine does meets both; other work on the same cores still widens the "
-        "spread, which is given from the lowest to the highest value. Before any time is compared, all contestants must "
-        "give the same activations within 1e-4 of their length; a difference ends the run. Every contestant gets the "
-        "same samples in one batch: bundled questions, answered by the model itself, read at the last token, sites "
-        "`attn` and `mlp`. One sweep is one clean pass and what it takes to know every layer's activation under "
-        "knockout; ours computes what the prompts begin with in every run, which a job does once. The sizes of the "
-        "default are the smallest at which matrices, and not the interpreter, take the time, so that all of it ends "
-        "within ten minutes on two quiet cores; a larger batch favours two passes, because it shares the prefix "
-        "further.\n",
+        _METHOD,
     ]
     for group in dict.fromkeys(row.group for row in rows):
         parts += [f"## {group}\n", table([row for row in rows if row.group == group])]
     if curves is not None:
-        parts += ["## Scaling\n", "![Time against samples, layers, prefix and processes](scaling.png)\n", _curves(curves)]
+        image = "![Time against samples, layers, prefix and processes](scaling.png)\n"
+        parts += ["## Scaling\n", image, _curves(curves)]
     return "\n".join(parts)
 
 
@@ -115,7 +122,7 @@ def _curves(curves: pd.DataFrame) -> str:
     grouped = curves.groupby(["panel", "contestant", "x"], sort=False)["seconds"]
     found = grouped.agg(["median", "min", "max", "size"]).reset_index()
     lines = [
-        [row.panel, row.contestant, str(row.x), number(row.median), f"{number(row.min)} … {number(row.max)}", str(row.size)]
-        for row in found.itertuples(index=False, name="Point")
+        [panel, contestant, x, number(median), f"{number(low)} … {number(high)}", runs]
+        for panel, contestant, x, median, low, high, runs in found.itertuples(index=False)
     ]
     return markdown.table(["varied", "contestant", "value", "seconds", "lowest … highest", "runs"], lines)

@@ -7,7 +7,7 @@ take one pass for each layer k, whose activation they keep, after one clean pass
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -102,10 +102,8 @@ def one_pass_per_layer(model: Any, samples: Samples, stop: bool) -> Callable[[],
             if last is not None and not stop:
                 for layer in layers[: last + 1]:
                     hooks.append(layer.self_attn.register_forward_pre_hook(_cutting(batch), with_kwargs=True))
-            try:
+            with suppress(_Enough):
                 backbone(batch.ids, attention_mask=mask, use_cache=False)
-            except _Enough:
-                pass
         return found
 
     @torch.inference_mode()

@@ -91,7 +91,8 @@ def given_to(stage: InferenceStage, options: argparse.Namespace, table: pa.Table
     every = read_table(options.questions, QUESTIONS).to_pylist()
     whose = (stage.model, stage.dataset, stage.bad_rows)
     llm = read_llm_spans(options.llm_spans, table.to_pylist()) if options.llm_spans else {}
-    return read_answers(options.given_answers, every, *whose), Named(read_spans(options.given_spans, every, *whose), llm)
+    answers, spans = read_answers(options.given_answers, every, *whose), read_spans(options.given_spans, every, *whose)
+    return answers, Named(spans, llm)
 
 
 if __name__ == "__main__":
