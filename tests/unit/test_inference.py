@@ -166,7 +166,7 @@ def test_an_exact_question_at_position_0_is_refused_and_all_of_them_stop_the_job
     moved = [type(sample)(sample.question, sample.prompt, sample.found, [0, 1]) for sample in samples]
     _, rows = job.chunk(moved[:1] + samples[1:], ignore)
     assert [row["exclusion"] for row in rows] == ["exact_question_at_position_0", None, None, None, None]
-    monkeypatch.setattr(job, "prepare", lambda rows: moved)
+    monkeypatch.setattr(job, "_sample", lambda question, prompt: moved[0])
     with pytest.raises(DeltapError, match="must not be cut"):
         run_shard(job, questions(), Store(tmp_path), {}, ignore)
 
@@ -220,7 +220,7 @@ def test_a_shard_without_questions_has_empty_files(inference, tmp_path):
     chunks = run_shard(job, questions()[:0], Store(tmp_path), {}, ignore)
     write_shard(chunks, {"clean/attn/last": tmp_path / "empty.safetensors"}, {})
     assert ActivationFiles([tmp_path / "empty.safetensors"]).rows == 0
-    assert shard_answers(chunks) == []
+    assert len(shard_answers(chunks)) == 0
 
 
 def test_a_damaged_chunk_is_refused_by_name(tmp_path):
@@ -332,7 +332,7 @@ def test_given_exact_tokens_that_are_not_used_are_told(inference, tmp_path, capl
     asked = questions().to_pylist()
     spans = [{"question_id": "q0", "exact_question": "Arland"}, {"question_id": "q1", "exact_question": "Beltania"}]
     given = read_spans([given_file(tmp_path, "spans.jsonl", spans)], asked, "m", "d", 0)
-    inference(named=Named(given)).prepare(asked)
+    inference(named=Named(given)).check(pa.Table.from_pylist(asked, QUESTIONS))
     assert "the given exact tokens of 1 questions are not used, first 'q1'" in caplog.text
 
 
@@ -406,7 +406,7 @@ def test_a_chunk_without_a_given_answer_is_not_one_that_the_model_answers(infere
     with_file = run_shard(inference(given_answers=given, chunk_questions=2), asked, store, {}, ignore)
     without = run_shard(inference(chunk_questions=2), asked, store, {}, ignore)
     assert not set(with_file) & set(without)
-    assert {row["exclusion"] for row in shard_answers(with_file[1:])} == {"no_given_answer"}
+    assert set(shard_answers(with_file[1:])["exclusion"].to_pylist()) == {"no_given_answer"}
 
 
 def test_a_given_answer_is_never_cut_off(inference, tmp_path):

@@ -68,16 +68,20 @@ class Generation:
     def prompts(self, questions: Sequence[Question]) -> list[Prompt]:
         """Return the prompts of questions; raises DeltapError if one does not fit the model's context."""
         prompts = [self.model.prompter(question["question"]) for question in questions]
+        self.refuse_too_long([question["question_id"] for question in questions], [len(item.ids) for item in prompts])
+        return prompts
+
+    def refuse_too_long(self, question_ids: Sequence[str], tokens: Sequence[int]) -> None:
+        """Raise DeltapError where a prompt of so many tokens, with its answer, does not fit the model's context."""
         limit, new = self.model.engine.max_positions, self.model.entry.max_new_tokens
-        too_long = [index for index, prompt in enumerate(prompts) if limit and len(prompt.ids) + new > limit]
+        too_long = [index for index, length in enumerate(tokens) if limit and length + new > limit]
         if too_long:
             first = too_long[0]
             raise DeltapError(
                 f"{self.dataset}: {len(too_long)} prompts are longer than the model's context, first question "
-                f"{questions[first]['question_id']!r}: {len(prompts[first].ids)} tokens and {new} new ones, the model "
-                f"takes {limit}; shorten the prompt's examples or leave these questions out"
+                f"{question_ids[first]!r}: {tokens[first]} tokens and {new} new ones, the model takes {limit}; shorten "
+                "the prompt's examples or leave these questions out"
             )
-        return prompts
 
     def is_given(self, question: Question) -> bool:
         """Tell whether the answer to a question comes from a file, or would, but the file has none."""

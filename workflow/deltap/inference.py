@@ -27,6 +27,7 @@ from deltap.models.trace import Activations
 from deltap.named import Named
 from deltap.settings import InferenceStage
 from deltap.store import Store, StoredTensor, read_rows
+from deltap.tables import ANSWERS
 from deltap.tensors import write_activations
 from deltap.text import normalise
 
@@ -65,28 +66,30 @@ class Inference:
         shown = stage.prompt.examples if stage.entry.kind == "base" else ()
         self.examples = {normalise(example.question) for example in shown}
 
-    def prepare(self, questions: Sequence[Question]) -> list[Sample]:
-        """Render the prompts, find the exact question tokens, and check what can be checked before any work.
+    def check(self, questions: pa.Table) -> None:
+        """Check what can be checked before any work. Nothing is kept, so that memory does not grow with the questions.
 
-        Raises DeltapError if a prompt does not fit the model's context.
+        Raises DeltapError if a prompt does not fit the model's context, or if no question can be asked because its
+        exact tokens stand at position 0.
         """
-        samples = []
-        for question, prompt in zip(questions, self.generation.prompts(questions), strict=True):
-            found = exact_question(
-                question["question"],
-                question["subject"],
-                question["property"],
-                self.stage.extractor,
-                self.named.question(question),
+        ids: list[str] = []
+        tokens: list[int] = []
+        unused: list[str] = []
+        at_the_beginning = 0
+        for batch in questions.to_batches(max_chunksize=self.stage.inference.chunk_questions):
+            for question in batch.to_pylist():
+                sample = self._sample(question, self.model.prompter(question["question"]))
+                ids.append(question["question_id"])
+                tokens.append(len(sample.prompt.ids))
+                at_the_beginning += bool(sample.cut) and sample.cut[0] == 0
+                if self.named.question(question).get("given") and not (sample.found and sample.found.source == "given"):
+                    unused.append(question["question_id"])
+        self.generation.refuse_too_long(ids, tokens)
+        if ids and at_the_beginning == len(ids):
+            raise DeltapError(
+                f"{self.stage.model}: in every prompt the exact question stands at position 0, whose attention must "
+                "not be cut; give the prompt examples or a model that begins its texts with a special token"
             )
-            cut = _tokens(found.spans, prompt.offsets, prompt.question_start) if found else []
-            samples.append(Sample(question, prompt, found, cut))
-        unused = [
-            sample.question["question_id"]
-            for sample in samples
-            if self.named.question(sample.question).get("given")
-            and (sample.found is None or sample.found.source != "given")
-        ]
         if unused and self.stage.extractor in ("auto", "given"):
             logger.warning(
                 "the given exact tokens of %d questions are not used, first %r: they do not stand in the question word "
@@ -94,7 +97,21 @@ class Inference:
                 len(unused),
                 unused[0],
             )
-        return samples
+
+    def prepare(self, questions: Sequence[Question]) -> list[Sample]:
+        """Render the prompts and find the exact question tokens.
+
+        Raises DeltapError if a prompt does not fit the model's context.
+        """
+        prompts = self.generation.prompts(questions)
+        return [self._sample(question, prompt) for question, prompt in zip(questions, prompts, strict=True)]
+
+    def _sample(self, question: Question, prompt: Prompt) -> Sample:
+        named = self.named.question(question)
+        asked = question["question"], question["subject"], question["property"]
+        found = exact_question(*asked, self.stage.extractor, named)
+        cut = _tokens(found.spans, prompt.offsets, prompt.question_start) if found else []
+        return Sample(question, prompt, found, cut)
 
     def depends_on(self, sample: Sample) -> dict[str, Any]:
         """Return what a sample's numbers depend on besides the stage's settings and code, as a JSON value."""
@@ -279,9 +296,9 @@ def _each(activations: Activations, indices: Sequence[int]) -> dict[int, Activat
     }
 
 
-def shard_answers(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the ANSWERS rows of a shard from its chunks, with rows counted through all of them."""
-    rows: list[dict[str, Any]] = []
+def shard_answers(paths: Sequence[Path]) -> pa.Table:
+    """Return the ANSWERS of a shard from its chunks, with rows counted through all of them."""
+    tables = []
     first = {"clean_row": 0, "knockout_row": 0}
     for path in paths:
         chunk = read_rows(path)
@@ -290,8 +307,8 @@ def shard_answers(paths: Sequence[Path]) -> list[dict[str, Any]]:
                 if row[name] is not None:
                     row[name] += start
             first[name] = start + sum(row[name] is not None for row in chunk)
-        rows += chunk
-    return rows
+        tables.append(pa.Table.from_pylist(chunk, ANSWERS))
+    return pa.concat_tables(tables).combine_chunks()
 
 
 def write_shard(paths: Sequence[Path], names: dict[str, Path], metadata: dict[str, Any]) -> None:
@@ -320,19 +337,14 @@ def run_shard(
     ``questions`` are the shard's rows of QUESTIONS in the order of their hashes, so that a larger sample begins with
     the chunks of the smaller. ``identity`` is what the content depends on besides the questions: model, code, settings.
     """
-    samples = inference.prepare(questions.to_pylist())
-    if samples and all(sample.cut and sample.cut[0] == 0 for sample in samples):
-        raise DeltapError(
-            f"{inference.stage.model}: in every prompt the exact question stands at position 0, whose attention must "
-            "not be cut; give the prompt examples or a model that begins its texts with a special token"
-        )
+    inference.check(questions)
     size = inference.stage.inference.chunk_questions
     paths = []
     with ThreadPoolExecutor(1) as writer:
         # A chunk is written while the next one is computed.
         writing: Future[None] | None = None
-        for start in range(0, max(1, len(samples)), size):
-            chunk = samples[start : start + size]
+        for start in range(0, max(1, len(questions)), size):
+            chunk = inference.prepare(questions.slice(start, size).to_pylist())
             path = store.path({**identity, "samples": [inference.depends_on(sample) for sample in chunk]})
             if path.exists():
                 logger.info("chunk %s is finished already", path.stem)
