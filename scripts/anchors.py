@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from deltap import cli
 from deltap.anchors import anchors
-from deltap.probes import read_probes, reference_layer
+from deltap.probe import read_probes, reference_layer
 from deltap.provenance import provenance
 from deltap.samples import by_split, probe_samples
 from deltap.tables import ANCHORS, PROBES, read_metadata, read_table, write_table

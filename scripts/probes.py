@@ -8,7 +8,8 @@ import argparse
 from pathlib import Path
 
 from deltap import cli
-from deltap.probes import Probe, fit_layers, lacking_class, untrained, write_probes
+from deltap.probe import Probe, write_probes
+from deltap.probes import fit_layers, lacking_class, untrained
 from deltap.provenance import provenance
 from deltap.samples import by_split, probe_samples
 from deltap.settings import ProbesStage

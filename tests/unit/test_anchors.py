@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from deltap.anchors import anchors
-from deltap.probes import Probe
+from deltap.probe import Probe
 from deltap.tensors import ActivationFiles, write_activations
 
 

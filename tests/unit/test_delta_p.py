@@ -7,7 +7,7 @@ import pytest
 
 from deltap.anchors import anchor, predicted
 from deltap.delta_p import delta_p, each_series, summarise, tidy
-from deltap.probes import reference_layer
+from deltap.probe import reference_layer
 from deltap.settings import BootstrapSettings, DeltaPStage
 from deltap.tables import ANCHORS, DELTA_P
 

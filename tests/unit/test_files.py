@@ -90,7 +90,7 @@ def test_activations_of_shards_are_read_as_one(tmp_path):
     files = ActivationFiles(paths)
     assert (files.layers, files.rows, files.hidden) == (3, 7, 4)
     for layer in range(3):
-        assert torch.equal(files.layer(layer), torch.cat(parts, dim=1)[layer].float())
+        assert torch.equal(torch.from_numpy(files.layer(layer)), torch.cat(parts, dim=1)[layer].float())
     assert files.rows_of(np.array([0, 2, 2]), np.array([1, 0, 4])).tolist() == [1, 2, 6]
 
 

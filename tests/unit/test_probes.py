@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
 
-from deltap.probes import Probe, fit, fit_layers, lacking_class, untrained
+from deltap.probe import Probe
+from deltap.probes import _log_loss, fit, fit_layers, lacking_class, untrained
 from deltap.settings import SPLITS, ProbeSettings
 from deltap.tensors import ActivationFiles, write_activations
 
@@ -37,6 +40,13 @@ def test_with_fewer_samples_than_features_it_is_the_same_probe():
     new = generator.normal(size=(30, 200))
     expected = reference.fit(x, y).predict_proba(new)[:, 1]
     np.testing.assert_allclose(fit(x, y, (0.01,), SETTINGS)[0].probe.probability(new), expected, atol=1e-4)
+
+
+def test_log_loss_is_scikit_learns_with_balanced_weights():
+    generator = np.random.default_rng(0)
+    truthful, probability = generator.random(50) < 0.2, np.r_[0.0, 1.0, generator.random(48)]
+    expected = log_loss(truthful, probability, sample_weight=compute_sample_weight("balanced", truthful))
+    assert _log_loss(truthful, probability) == pytest.approx(expected, rel=1e-12)
 
 
 def test_an_mlp_probe_learns_what_no_line_separates():

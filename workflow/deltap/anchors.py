@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-if TYPE_CHECKING:  # so that ΔP and figures need neither torch nor scikit-learn
-    from deltap.probes import Probe
+if TYPE_CHECKING:  # so that ΔP and figures need no SciPy
+    from deltap.probe import Probe
     from deltap.tensors import ActivationFiles
 
 CLASSES = np.array(["hallucinated", "truthful"])
@@ -42,10 +42,8 @@ def anchors(
     A sample is Q-Anchored at layer k if the class that the probe of layer k predicts differs between the passes. Where
     a probability is so near to 0.5 that rounding could decide, ``near_threshold`` says so.
     """
-    p_clean = np.stack([p.probability(clean.layer(k).numpy()[samples["clean_row"]]) for k, p in enumerate(probes)])
-    p_knockout = np.stack(
-        [p.probability(knockout.layer(k).numpy()[samples["knockout_row"]]) for k, p in enumerate(probes)]
-    )
+    p_clean = np.stack([p.probability(clean.layer(k)[samples["clean_row"]]) for k, p in enumerate(probes)])
+    p_knockout = np.stack([p.probability(knockout.layer(k)[samples["knockout_row"]]) for k, p in enumerate(probes)])
     # The table stores single precision; classes are taken from what it stores, so that it never contradicts itself.
     p_clean, p_knockout = p_clean.astype(np.float32), p_knockout.astype(np.float32)
     flips = predicted(p_clean) != predicted(p_knockout)

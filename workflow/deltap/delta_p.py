@@ -92,19 +92,17 @@ def summarise(table: pa.Table, settings: BootstrapSettings, anchors: Sequence[st
     The bootstrap draws from the samples of a model and data set, over both anchors. Each of ``anchors`` is listed at
     every layer, with n = 0 where it has no sample.
     """
-    frame = table.to_pandas()
+    needed = [*SERIES, "grouping", "anchor", "site", "position", "layer", "question_id", "delta_p"]
     rows: list[dict[str, Any]] = []
-    for series, samples in frame.groupby(SERIES, sort=False, observed=True):
-        ids = np.unique(samples["question_id"].to_numpy(dtype=str))
+    for series, samples in table.select(needed).to_pandas().groupby(SERIES, sort=False, observed=True):
+        places, ids = pd.factorize(samples["question_id"], sort=True)
+        samples = samples.assign(sample=places)
         counts = resampling_counts(len(ids), settings)
         for group, part in samples.groupby(["grouping", "site", "position"], sort=False, observed=True):
             layers = np.arange(part["layer"].max() + 1)
             for name in anchors:
                 chosen = part[part["anchor"] == name]
-                where = (
-                    np.searchsorted(ids, chosen["question_id"].to_numpy(dtype=str)),
-                    chosen["layer"].to_numpy(),
-                )
+                where = (chosen["sample"].to_numpy(), chosen["layer"].to_numpy())
                 values = np.zeros((len(ids), len(layers)))
                 member = np.zeros((len(ids), len(layers)), dtype=bool)
                 values[where], member[where] = chosen["delta_p"], True

@@ -1,63 +1,26 @@
 """Probes: classifiers that read from one activation whether the answer is truthful."""
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
-from scipy.special import expit
+from scipy.linalg.lapack import dormqr
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss, roc_auc_score
-from sklearn.neural_network import MLPClassifier
+from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 from threadpoolctl import threadpool_limits
 
-from deltap.errors import DeltapError
-from deltap.files import whole
+from deltap.probe import Probe
 from deltap.settings import SPLITS, ProbeSettings
+from deltap.tensors import ActivationFiles
 
-if TYPE_CHECKING:  # so that the processes that fit do not load torch
-    from deltap.tensors import ActivationFiles
-
-Arrays = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A trained probe: affine maps with ReLU between them and the logistic function at the end.
-
-    A logistic regression has one map. The standardisation of the training data is folded into the first.
-    """
-
-    weights: tuple[np.ndarray, ...]
-    """Float64, shapes (inputs, outputs); the last has one output."""
-    biases: tuple[np.ndarray, ...]
-
-    def probability(self, activations: np.ndarray) -> np.ndarray:
-        """Return the probability of ``truthful``, shape (samples,), for activations of shape (samples, hidden)."""
-        values = np.asarray(activations, dtype=np.float64)
-        for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            values = (np.maximum(values, 0) if index else values) @ weight + bias
-        return expit(values[:, 0])
-
-    def arrays(self) -> Arrays:
-        """Return the probe as named arrays."""
-        maps = enumerate(zip(self.weights, self.biases, strict=True))
-        return {f"{name}{index}": array for index, pair in maps for name, array in zip(("w", "b"), pair, strict=True)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> "Probe":
-        """Return the probe that `arrays` describes."""
-        count = len(arrays) // 2
-        return cls(tuple(arrays[f"w{i}"] for i in range(count)), tuple(arrays[f"b{i}"] for i in range(count)))
+Rows = dict[str, np.ndarray]
+"""An array for each split."""
 
 
 @dataclass(frozen=True)
@@ -113,23 +76,44 @@ def fit(x: np.ndarray, truthful: np.ndarray, values: Sequence[float], settings: 
 def _fit_logistic(x: np.ndarray, y: np.ndarray, values: Sequence[float], settings: ProbeSettings) -> list[Fit]:
     # With an L2 penalty the weights are a combination of the samples. With fewer samples than features it is therefore
     # the same problem in as many dimensions as samples, and at 5,120 features and 1,000 samples a fifth of the work.
-    basis = None
+    # The basis Q of x.T = QR stays a product of reflections; writing it out would take as long as finding it.
+    reflections = None
     if x.shape[0] < x.shape[1]:
-        basis, triangle = np.linalg.qr(x.T)
-        x = triangle.T
-    fits = []
+        vectors, scales = np.linalg.qr(x.T, mode="raw")
+        reflections = vectors.T, scales
+        x = np.tril(vectors[:, : len(vectors)])
+    models = []
     for value in values:
         model = LogisticRegression(C=value, class_weight="balanced", max_iter=settings.max_iterations)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the fit says itself whether it converged
-            model.fit(x, y)
-        weight = model.coef_.T if basis is None else basis @ model.coef_.T
-        probe = Probe((weight.astype(np.float64),), (model.intercept_.astype(np.float64),))
-        fits.append(Fit(probe, value, bool(model.n_iter_[0] < settings.max_iterations)))
-    return fits
+            models.append(model.fit(x, y))
+    weights = np.concatenate([model.coef_ for model in models], dtype=np.float64).T
+    if reflections:
+        weights = _in_features(reflections, weights)
+    return [
+        Fit(
+            Probe((weight[:, None],), (model.intercept_.astype(np.float64),)),
+            value,
+            bool(model.n_iter_[0] < settings.max_iterations),
+        )
+        for model, value, weight in zip(models, values, weights.T, strict=True)
+    ]
+
+
+def _in_features(reflections: tuple[np.ndarray, np.ndarray], weights: np.ndarray) -> np.ndarray:
+    """Return Q times the columns of ``weights``, for the Q that LAPACK gives as reflections and their scales."""
+    vectors, scales = reflections
+    padded = np.zeros((len(vectors), weights.shape[1]), order="F")
+    padded[: len(weights)] = weights
+    product, _, failed = dormqr("L", "N", vectors, scales, padded, 64 * len(vectors))
+    assert not failed
+    return product
 
 
 def _fit_mlp(x: np.ndarray, y: np.ndarray, values: Sequence[float], settings: ProbeSettings) -> list[Fit]:
+    from sklearn.neural_network import MLPClassifier  # what few runs use need not be loaded by all
+
     fits = []
     for value in values:
         model = MLPClassifier(
@@ -151,9 +135,9 @@ def _fold(probe: Probe, scaler: StandardScaler) -> Probe:
 
 
 def fit_layers(
-    files: "ActivationFiles",
-    rows: dict[str, np.ndarray],
-    truthful: dict[str, np.ndarray],
+    files: ActivationFiles,
+    rows: Rows,
+    truthful: Rows,
     settings: ProbeSettings,
     jobs: int,
 ) -> list[tuple[Fit, list[dict[str, Any]]]]:
@@ -167,35 +151,45 @@ def fit_layers(
     """
     # The strongest first: a small C, or a large weight decay.
     values = sorted(settings.regularisation, reverse=settings.kind == "mlp")
-    layers = (files.layer(layer).numpy() for layer in range(files.layers))
-    candidates = Parallel(n_jobs=jobs)(
-        delayed(_fit_layer)({split: x[rows[split]] for split in ("train", "validation")}, truthful, values, settings)
-        for x in layers
-    )
-    losses = np.mean([loss for _, loss in candidates], axis=0)
-    best = int(np.argmin(losses))
-    result = []
-    for layer, (fits, _) in enumerate(candidates):
-        states = files.layer(layer).numpy()
-        scores = [_score(fits[best], states[rows[split]], truthful[split], layer, split) for split in SPLITS]
-        result.append((fits[best], scores))
-    return result
+    with Parallel(n_jobs=jobs) as parallel:
+        candidates = parallel(
+            delayed(_fit_layer)(files, layer, rows, truthful, values, settings) for layer in range(files.layers)
+        )
+        losses = np.mean([loss for _, loss in candidates], axis=0)
+        chosen = [fits[int(np.argmin(losses))] for fits, _ in candidates]
+        scores = parallel(
+            delayed(_score_layer)(found, files, layer, rows, truthful) for layer, found in enumerate(chosen)
+        )
+    return list(zip(chosen, scores, strict=True))
 
 
 def _fit_layer(
-    x: Arrays, truthful: Arrays, values: list[float], settings: ProbeSettings
+    files: ActivationFiles, layer: int, rows: Rows, truthful: Rows, values: list[float], settings: ProbeSettings
 ) -> tuple[list[Fit], list[float]]:
     """Return a fit for each regularisation, and its log loss on the validation split."""
+    x = files.layer(layer)
+    validation = x[rows["validation"]]
     with threadpool_limits(1):
-        fits = fit(x["train"], truthful["train"], values, settings)
-        losses = [_log_loss(truthful["validation"], each.probe.probability(x["validation"])) for each in fits]
+        fits = fit(x[rows["train"]], truthful["train"], values, settings)
+        losses = [_log_loss(truthful["validation"], each.probe.probability(validation)) for each in fits]
     return fits, losses
 
 
 def _log_loss(truthful: np.ndarray, probability: np.ndarray) -> float:
-    """Return the log loss in nats, both classes weighing the same."""
-    weights = compute_sample_weight("balanced", truthful)
-    return float(log_loss(truthful, probability, sample_weight=weights, labels=[False, True]))
+    """Return the log loss in nats, both classes weighing the same.
+
+    scikit-learn's, with balanced weights, gives the same; its checks take longer than a small layer's fit.
+    """
+    smallest = np.finfo(np.float64).eps
+    p = np.clip(probability, smallest, 1 - smallest)
+    return float(-(np.log(p[truthful]).mean() + np.log1p(-p[~truthful]).mean()) / 2)
+
+
+def _score_layer(found: Fit, files: ActivationFiles, layer: int, rows: Rows, truthful: Rows) -> list[dict[str, Any]]:
+    """Return the scores of a layer's probe for each split."""
+    x = files.layer(layer)
+    with threadpool_limits(1):
+        return [_score(found, x[rows[split]], truthful[split], layer, split) for split in SPLITS]
 
 
 def _score(found: Fit, x: np.ndarray, truthful: np.ndarray, layer: int, split: str) -> dict[str, Any]:
@@ -212,32 +206,3 @@ def _score(found: Fit, x: np.ndarray, truthful: np.ndarray, layer: int, split: s
         "regularisation": found.regularisation,
         "converged": found.converged,
     }
-
-
-def write_probes(path: Path, probes: dict[tuple[str, str, int], Probe], metadata: dict[str, Any]) -> None:
-    """Write probes by (site, position, layer) as a whole safetensors file, with ``metadata`` as JSON."""
-    arrays = {
-        f"{site}/{position}/{layer}/{name}": np.ascontiguousarray(array)
-        for (site, position, layer), probe in probes.items()
-        for name, array in probe.arrays().items()
-    }
-    with whole(path) as temporary:
-        save_file(arrays, temporary, {"deltap": json.dumps(metadata, sort_keys=True)})
-
-
-def read_probes(path: Path) -> dict[tuple[str, str, int], Probe]:
-    """Return the probes that `write_probes` wrote; raise DeltapError if the file cannot be read."""
-    try:
-        arrays = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise DeltapError(f"{path}: damaged probes ({error}); delete the file and run snakemake again") from None
-    found: dict[tuple[str, str, int], Arrays] = {}
-    for key, array in arrays.items():
-        site, position, layer, name = key.split("/")
-        found.setdefault((site, position, int(layer)), {})[name] = array
-    return {key: Probe.from_arrays(named) for key, named in found.items()}
-
-
-def reference_layer(layers: Sequence[int], aurocs: Sequence[float]) -> int:
-    """Return k*: the layer of the best validation AUROC, the lowest of equals."""
-    return min(zip(layers, aurocs, strict=True), key=lambda pair: (-pair[1], pair[0]))[0]

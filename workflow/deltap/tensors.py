@@ -1,20 +1,27 @@
-"""Activation files: one safetensors file per pass, site and position of a shard."""
+"""Activation files: one safetensors file per pass, site and position of a shard.
+
+Reading needs no torch, which takes seconds to import: the jobs that read are short.
+"""
 
 import json
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
 
 from deltap.errors import DeltapError
 from deltap.files import whole
 
+if TYPE_CHECKING:
+    import torch
+
 _NAME = "activations"
-_DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_DTYPES = {"torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16"}
+# NumPy has no bfloat16: its bits are the upper half of a float32's.
+_STORED: dict[str, np.dtype] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 _AT_ONCE = 64_000_000
 """Bytes that are held in memory while a file is put together."""
 
@@ -27,7 +34,7 @@ class Part(Protocol):
     def shape(self) -> tuple[int, ...]:
         """Of all of it."""
 
-    def __getitem__(self, layers: slice, /) -> torch.Tensor:
+    def __getitem__(self, layers: slice, /) -> "torch.Tensor":
         """Return a few layers."""
 
 
@@ -38,6 +45,8 @@ def write_activations(path: Path, parts: Sequence[Part], metadata: dict[str, Any
     only what is there as a whole, so the file's frame is written here (source: the "Format" section of
     https://github.com/huggingface/safetensors).
     """
+    import torch
+
     layers, _, hidden = parts[0].shape
     samples = sum(part.shape[1] for part in parts)
     kind = parts[0][:1].dtype
@@ -45,7 +54,7 @@ def write_activations(path: Path, parts: Sequence[Part], metadata: dict[str, Any
     frame: dict[str, Any] = {
         "__metadata__": {"deltap": json.dumps(metadata, sort_keys=True)},
         _NAME: {
-            "dtype": _DTYPES[kind],
+            "dtype": _DTYPES[str(kind)],
             "shape": [layers, samples, hidden],
             "data_offsets": [0, layers * per_layer],
         },
@@ -60,6 +69,17 @@ def write_activations(path: Path, parts: Sequence[Part], metadata: dict[str, Any
             out.write(block.contiguous().view(torch.uint8).numpy().data)
 
 
+class _Stored(NamedTuple):
+    """Where the activations lie in a file, and how."""
+
+    layers: int
+    samples: int
+    hidden: int
+    dtype: str
+    start: int
+    """The byte at which they begin."""
+
+
 class ActivationFiles:
     """The activation files of all shards of one pass, site and position, read layer by layer.
 
@@ -68,45 +88,51 @@ class ActivationFiles:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = list(paths)
-        shapes = [self._shape(path) for path in self._paths]
-        for path, shape in zip(self._paths, shapes, strict=True):
-            if (shape[0], shape[2]) != (shapes[0][0], shapes[0][2]):
+        self._stored = [_stored(path) for path in self._paths]
+        first = self._stored[0]
+        for path, stored in zip(self._paths, self._stored, strict=True):
+            if (stored.layers, stored.hidden) != (first.layers, first.hidden):
                 raise DeltapError(
-                    f"{path}: {shape[0]} layers of {shape[2]}, but {self._paths[0]}: {shapes[0][0]} of {shapes[0][2]}; "
-                    "the shards are of different models: delete them and run snakemake again"
+                    f"{path}: {stored.layers} layers of {stored.hidden}, but {self._paths[0]}: {first.layers} of "
+                    f"{first.hidden}; the shards are of different models: delete them and run snakemake again"
                 )
-        with safe_open(self._paths[0], "pt") as file:
-            self.dtype: str = file.get_slice(_NAME).get_dtype()
+        self.dtype = first.dtype
         """As safetensors names it, such as ``BF16``."""
-        self.layers, self.hidden = shapes[0][0], shapes[0][2]
-        self.first_row = [sum(shape[1] for shape in shapes[:index]) for index in range(len(shapes))]
+        self.layers, self.hidden = first.layers, first.hidden
+        samples = [stored.samples for stored in self._stored]
+        self.first_row = [sum(samples[:index]) for index in range(len(samples))]
         """The row of the shards' concatenation at which each shard begins."""
-        self.rows = sum(shape[1] for shape in shapes)
+        self.rows = sum(samples)
 
     def rows_of(self, shard: np.ndarray, row: np.ndarray) -> np.ndarray:
         """Return the rows in the shards' concatenation of samples that are ``row`` in their ``shard``."""
         return np.array(self.first_row)[shard] + row
 
-    def layer(self, index: int) -> torch.Tensor:
+    def layer(self, index: int) -> np.ndarray:
         """Return the activations of one layer, float32, shape (samples of all shards, hidden)."""
         parts = []
-        for path in self._paths:
-            with safe_open(path, "pt") as file:
-                parts.append(file.get_slice(_NAME)[index : index + 1][0].to(torch.float32))
-        return torch.cat(parts)
+        for path, stored in zip(self._paths, self._stored, strict=True):
+            kind, count = _STORED[stored.dtype], stored.samples * stored.hidden
+            values = np.fromfile(path, kind, count, offset=stored.start + index * count * kind.itemsize)
+            if stored.dtype == "BF16":
+                values = (values.astype(np.uint32) << 16).view(np.float32)
+            parts.append(values.astype(np.float32, copy=False).reshape(stored.samples, stored.hidden))
+        return np.concatenate(parts)
 
-    @staticmethod
-    def _shape(path: Path) -> tuple[int, int, int]:
-        try:
-            with safe_open(path, "pt") as file:
-                layers, samples, hidden = file.get_slice(_NAME).get_shape()
-                return layers, samples, hidden
-        except FileNotFoundError:
-            raise DeltapError(f"{path}: no such file") from None
-        except (SafetensorError, OSError, ValueError) as error:
-            raise DeltapError(
-                f"{path}: damaged activations ({error}); delete the file and run snakemake again"
-            ) from None
+
+def _stored(path: Path) -> _Stored:
+    try:
+        with safe_open(path, "np") as file:
+            part = file.get_slice(_NAME)
+            layers, samples, hidden = part.get_shape()
+            dtype = part.get_dtype()
+        with path.open("rb") as stream:
+            (header,) = struct.unpack("<Q", stream.read(8))
+    except FileNotFoundError:
+        raise DeltapError(f"{path}: no such file") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DeltapError(f"{path}: damaged activations ({error}); delete the file and run snakemake again") from None
+    return _Stored(layers, samples, hidden, dtype, start=8 + header)
 
 
 def activation_files(paths: Sequence[Path], name: str, site: str, position: str) -> ActivationFiles:

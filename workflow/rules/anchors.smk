@@ -17,7 +17,7 @@ rule anchors:
     params:
         code=code("anchors"),
     resources:
-        mem_mb=growing(8000),
+        mem_mb=growing(2000),
         runtime=growing(60),
     group:
         "analysis.{model}.{dataset}.{extractor}"

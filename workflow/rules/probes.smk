@@ -17,7 +17,7 @@ rule probes:
         code=code("probes"),
     threads: 2
     resources:
-        mem_mb=growing(8000),
+        mem_mb=growing(2000),
         runtime=growing(120),
     group:
         "analysis.{model}.{dataset}.{extractor}"
