@@ -1,12 +1,13 @@
 # make demo    the main job on the embedded default, from a fresh clone to the figure
 # make test    the tests
+# make bench   the benchmark (minutes; SIZE=full takes longer; needs the demo's model, which make demo fetches)
 # make test-cluster   the tests that need Slurm, which they start by themselves (Debian: slurm-wlm munge)
 PYTHON ?= python3
 BIN := .venv/bin
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-cluster check schemas lock clean help
+.PHONY: demo test bench test-cluster check schemas lock clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -31,6 +32,15 @@ test: .venv/.cluster
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint envs/lock.txt --editable '.[cluster]'
 	touch $@
 
+SIZE ?= small
+bench: .venv/.bench
+	$(BIN)/python -m benchmarks --size $(SIZE) $(BENCH)
+
+# What others use for the same task, to be measured beside this project.
+.venv/.bench: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint envs/lock.txt --editable '.[bench]'
+	touch $@
+
 test-cluster: .venv/.cluster
 	$(BIN)/python -m pytest tests/cluster -n 3 --dist load
 
@@ -44,15 +54,19 @@ check: $(INSTALLED)
 schemas: $(INSTALLED)
 	$(BIN)/python scripts/write_schemas.py --out config/schemas
 
-# Resolves the newest versions anew, in an environment of its own.
+# Resolves the newest versions anew, in an environment of its own. What only the benchmark needs comes last and has to
+# get along with the rest; no stage needs it.
+FREEZE = (echo '\# Exact versions of every package, for pip --constraint. Written by make lock.'; \
+  .venv-lock/bin/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//') > envs/lock.txt
 lock:
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip install --quiet 'torch==2.13.0'
 	.venv-lock/bin/python -m pip install --quiet --editable '.[cluster,dev]'
-	(echo '# Exact versions of every package, for pip --constraint. Written by make lock.'; \
-	  .venv-lock/bin/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//') > envs/lock.txt
+	$(FREEZE)
 	(sed '/^ *- pip:/q' envs/deltap.yaml; sed -n 's/^[a-z].*==.*/      - &/ip' envs/lock.txt) > envs/deltap.new
 	mv envs/deltap.new envs/deltap.yaml
+	.venv-lock/bin/python -m pip install --quiet --constraint envs/lock.txt --editable '.[bench]'
+	$(FREEZE)
 	rm -rf .venv-lock
 
 clean:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import yaml
+
 from benchmarks import synthetic
 from benchmarks.process import ROOT, Took, run, script
 from benchmarks.rows import Row
-
 from deltap.run import Run
 from deltap.settings import ANCHORS, GROUPINGS, Grouping, ProbesStage
 

@@ -1,6 +1,7 @@
 """Ask a model the questions of one shard and write what it says (GENERATED), without looking into the model.
 
-Only needed where a language model looks for the exact tokens of the answers before activations are read.
+Only needed where a language model looks for the exact tokens of the answers before activations are read, or where
+several extractors need the same answers.
 """
 
 import argparse
@@ -45,14 +46,18 @@ def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
     inputs = read_metadata(options.questions).get("provenance")
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     identity = answers_identity(facts, made_by["versions"], code_digest(__file__), stage.entry, stage.prompt)
-    generation = Generation(model, stage.model, stage.dataset, Store(options.store), identity, given)
+    store = Store(options.store)
+    generation = Generation(model, stage.model, stage.dataset, store, identity, given)
 
     rows = []
     with cli.progress((), f"{stage.model}, {stage.dataset}: answers", total=len(questions), unit="answer") as bar:
         for start in range(0, len(questions), stage.inference.chunk_questions):
             chunk = questions[start : start + stage.inference.chunk_questions]
             prompts = generation.prompts(chunk)
-            for question, prompt, generated in zip(chunk, prompts, generation(chunk, prompts, bar.update), strict=True):
+            answers, _ = generation(chunk, prompts, bar.update)
+            for path, said in generation.fresh().items():
+                store.write(path, {}, said)
+            for question, prompt, generated in zip(chunk, prompts, answers, strict=True):
                 rows.append(
                     {
                         "model": stage.model,

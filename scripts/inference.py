@@ -7,12 +7,13 @@ Writes the answers (ANSWERS, with both exact spans) and one safetensors file of 
 import argparse
 from pathlib import Path
 
+import pyarrow as pa
 import transformers
 
 from deltap import cli
 from deltap.code import code_digest
 from deltap.generation import Generation, answers_identity, read_generated, shard_questions
-from deltap.given import read_answers, read_spans
+from deltap.given import Given, read_answers, read_spans
 from deltap.inference import Inference, run_shard, shard_answers, write_shard
 from deltap.llm.spans import read_llm_spans
 from deltap.models.check import check_model
@@ -39,15 +40,7 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
     """Answer a shard's questions and read the activations."""
     transformers.utils.logging.disable_progress_bar()
     table = shard_questions(options.questions, options.shard, stage.inference)
-    questions = table.to_pylist()
-    # Of the whole data set: whether a file says anything about it does not depend on the shard.
-    every = read_table(options.questions, QUESTIONS).to_pylist()
-    whose = (stage.model, stage.dataset, stage.bad_rows)
-    given = read_answers(options.given_answers, every, *whose)
-    named = Named(
-        read_spans(options.given_spans, every, *whose),
-        read_llm_spans(options.llm_spans, questions) if options.llm_spans else {},
-    )
+    given, named = given_to(stage, options, table)
 
     model = load_language_model(options.model, stage.entry, stage.prompt)
     check_model(model.engine, model.prompter, stage.inference.sites)
@@ -63,7 +56,7 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
         store,
         answers_identity(facts, made_by["versions"], code_digest(answers), stage.entry, stage.prompt),
         given,
-        read_generated(options.generated, questions) if options.generated else None,
+        read_generated(options.generated, table.to_pylist()) if options.generated else None,
     )
     # What a chunk depends on; how the questions are dealt out does not matter.
     identity = {
@@ -75,7 +68,7 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
         ),
     }
     description = f"{stage.model}, {stage.dataset}"
-    with cli.progress((), description, total=3 * len(questions), unit="pass") as bar:
+    with cli.progress((), description, total=3 * len(table), unit="pass") as bar:
         chunks = run_shard(Inference(generation, stage, named), table, store, identity, bar.update)
 
     metadata = {"provenance": made_by}
@@ -88,8 +81,18 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
     write_shard(chunks, {name: options.out / f"{name.replace('/', '.')}.safetensors" for name in passes}, metadata)
     rows = shard_answers(chunks)
     write_table(options.out / "answers.parquet", rows, ANSWERS, metadata)
-    excluded = [row["exclusion"] for row in rows if row["exclusion"]]
+    excluded = [reason for reason in rows["exclusion"].to_pylist() if reason]
     cli.logger.info("%d answers, %d without activations%s", len(rows), len(excluded), cli.counts(excluded))
+
+
+def given_to(stage: InferenceStage, options: argparse.Namespace, table: pa.Table) -> tuple[Given[str] | None, Named]:
+    """Return the answers and the exact tokens that files give."""
+    # Of the whole data set: whether a file says anything about it does not depend on the shard.
+    every = read_table(options.questions, QUESTIONS).to_pylist()
+    whose = (stage.model, stage.dataset, stage.bad_rows)
+    llm = read_llm_spans(options.llm_spans, table.to_pylist()) if options.llm_spans else {}
+    answers, spans = read_answers(options.given_answers, every, *whose), read_spans(options.given_spans, every, *whose)
+    return answers, Named(spans, llm)
 
 
 if __name__ == "__main__":

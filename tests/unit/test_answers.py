@@ -132,7 +132,7 @@ def test_a_truncated_thought_is_excluded_and_counted_with_its_own_reason(monkeyp
     job = inference_job(engine, TOKENIZER, stage, {1}, tmp_path)
     said = [TOKENIZER.encode(text) for text in ("So Rome or", "So </think> Paris", "So Rome", "So </think>")]
     said[0] = (said[0] * 12)[:12]  # as many as the model may say
-    monkeypatch.setattr(engine, "generate", lambda *arguments: said)
+    monkeypatch.setattr(engine, "generate_and_read", lambda *arguments: (said, {}))
     question = {"question": "What is the capital of Arland?", "subject": "Arland", "property": None, "split": "test"}
     questions = [{**question, "question_id": f"q{index}", "gold_answers": ["x"]} for index in range(4)]
     tensors, rows = job.chunk(job.prepare(questions), lambda done: None)

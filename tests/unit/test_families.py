@@ -192,6 +192,33 @@ def test_answers_are_those_of_repeated_argmax_in_batches_and_from_the_prefix(mod
     assert [engine.generate([prompt], {end}, new)[0] for prompt in SEQUENCES] == expected
 
 
+def test_activations_that_come_up_with_answers_are_those_of_a_pass(model):
+    new, end = 8, 399
+    answers = Engine(model, 1).generate(SEQUENCES, {end}, new)
+    whole = [prompt + answer for prompt, answer in zip(SEQUENCES, answers, strict=True)]
+    # The prompt's last token, the answer's first and its last that was fed again.
+    positions = [[len(prompt) - 1, len(prompt), len(text) - 2] for prompt, text in zip(SEQUENCES, whole, strict=True)]
+    expected = Engine(model, 1).forward(whole, positions, SITES)
+    engine = Engine(model, 10_000)
+    for prefix in ([], PREFIX[:3], PREFIX):
+        engine.share_prefix(prefix)
+        said, found = engine.generate_and_read(SEQUENCES, {end}, new, SITES, lambda index, ids: positions[index])
+        assert said == answers
+        for index in range(len(SEQUENCES)):
+            for site in SITES:
+                close(found[index][site], expected[site][:, index : index + 1])
+
+
+def test_what_did_not_come_up_with_an_answer_is_not_invented(model):
+    """The last token of an answer that was cut off is never fed, and a prompt is read at its end only."""
+    engine = Engine(model, 10_000)
+    (answer,), _ = engine.generate_and_read(SEQUENCES[:1], {399}, 3, SITES, None)
+    end = len(SEQUENCES[0]) + len(answer)
+    for positions in ([end - 1], [end - 2, end - 1], [len(SEQUENCES[0]) - 2], []):
+        _, found = engine.generate_and_read(SEQUENCES[:1], {399}, 3, SITES, lambda index, ids, p=positions: p)
+        assert not found
+
+
 @pytest.mark.parametrize("window", [tiny.WINDOW, 19, 20, 100])
 @pytest.mark.parametrize("family", ["mistral", "gemma3"])
 def test_only_texts_longer_than_the_window_are_not_padded_together(family, window):
@@ -239,7 +266,9 @@ def test_the_inference_job_reads_what_the_reference_reads(family, kind, tmp_path
     job = inference_job(engine, tokenizer, stage, ends, tmp_path / "store")
     names = ("Arland", "the old Kingdom of Belania", "Corford")
     said = [tokenizer.encode(text) for text in (" Paris, a city in Europe.", " the old man", " It is France.")]
-    monkeypatch.setattr(engine, "generate", lambda *arguments: said)  # a random model says nothing that has a core
+    monkeypatch.setattr(
+        engine, "generate_and_read", lambda *arguments: (said, {})
+    )  # a random model says nothing that has a core
     questions = [
         {
             "question_id": name,

@@ -147,7 +147,7 @@ def test_bad_numbers_in_a_pass_name_question_and_layer(inference, monkeypatch):
     job = inference()
     samples = job.prepare(questions().to_pylist())
     answers = job.model.engine.generate([sample.prompt.ids for sample in samples], ENDS, 8)
-    monkeypatch.setattr(job.model.engine, "generate", lambda *arguments: answers)
+    monkeypatch.setattr(job.model.engine, "generate_and_read", lambda *arguments: (answers, {}))
     inner = job.model.engine.model.model.layers[3].mlp.forward
     job.model.engine.model.model.layers[3].mlp.forward = lambda x: inner(x) * float("nan")
     with pytest.raises(DeltapError, match=r"m, d, clean pass, site resid: NaN or infinity at question 'q0', layer 3"):
@@ -166,7 +166,7 @@ def test_an_exact_question_at_position_0_is_refused_and_all_of_them_stop_the_job
     moved = [type(sample)(sample.question, sample.prompt, sample.found, [0, 1]) for sample in samples]
     _, rows = job.chunk(moved[:1] + samples[1:], ignore)
     assert [row["exclusion"] for row in rows] == ["exact_question_at_position_0", None, None, None, None]
-    monkeypatch.setattr(job, "prepare", lambda rows: moved)
+    monkeypatch.setattr(job, "_sample", lambda question, prompt: moved[0])
     with pytest.raises(DeltapError, match="must not be cut"):
         run_shard(job, questions(), Store(tmp_path), {}, ignore)
 
@@ -220,7 +220,7 @@ def test_a_shard_without_questions_has_empty_files(inference, tmp_path):
     chunks = run_shard(job, questions()[:0], Store(tmp_path), {}, ignore)
     write_shard(chunks, {"clean/attn/last": tmp_path / "empty.safetensors"}, {})
     assert ActivationFiles([tmp_path / "empty.safetensors"]).rows == 0
-    assert shard_answers(chunks) == []
+    assert len(shard_answers(chunks)) == 0
 
 
 def test_a_damaged_chunk_is_refused_by_name(tmp_path):
@@ -242,8 +242,10 @@ def given_file(tmp_path, name, rows):
 def test_answers_are_generated_once_for_all_extractors(inference, monkeypatch):
     first = inference(extractor="auto")
     _, said = first.chunk(first.prepare(questions().to_pylist()), ignore)
+    for path, answers in first.generation.fresh().items():
+        Store(path.parents[1]).write(path, {}, answers)
     second = inference(extractor="rules")
-    monkeypatch.setattr(second.model.engine, "generate", None)
+    monkeypatch.setattr(second.model.engine, "generate_and_read", None)
     _, rows = second.chunk(second.prepare(questions().to_pylist()), ignore)
     assert [row["answer_ids"] for row in rows] == [row["answer_ids"] for row in said]
     assert {row["exact_question_source"] for row in rows} == {"rules"}
@@ -262,7 +264,7 @@ def test_given_answers_replace_the_models_own(inference, tmp_path, monkeypatch):
         ],
     )
     job = inference(given_answers=read_answers([path], asked, "m", "d", 0))
-    monkeypatch.setattr(job.model.engine, "generate", None)
+    monkeypatch.setattr(job.model.engine, "generate_and_read", None)
     samples = job.prepare(asked)
     tensors, rows = job.chunk(samples, ignore)
     assert [row["answer"] for row in rows] == ["It is Paris.", "Zürich – 東京", "", "", ""]
@@ -330,8 +332,42 @@ def test_given_exact_tokens_that_are_not_used_are_told(inference, tmp_path, capl
     asked = questions().to_pylist()
     spans = [{"question_id": "q0", "exact_question": "Arland"}, {"question_id": "q1", "exact_question": "Beltania"}]
     given = read_spans([given_file(tmp_path, "spans.jsonl", spans)], asked, "m", "d", 0)
-    inference(named=Named(given)).prepare(asked)
+    inference(named=Named(given)).check(pa.Table.from_pylist(asked, QUESTIONS))
     assert "the given exact tokens of 1 questions are not used, first 'q1'" in caplog.text
+
+
+def test_samples_outside_the_test_split_are_not_computed_again_after_their_answer(inference, tmp_path, monkeypatch):
+    asked = questions(split=["train", "validation", "train", "test", "test"])
+    job, passed = inference(), []
+    for name in ("forward", "clean_and_knockout"):
+        inner = getattr(job.model.engine, name)
+        monkeypatch.setattr(
+            job.model.engine, name, lambda ids, *a, inner=inner, **k: passed.append(len(ids)) or inner(ids, *a, **k)
+        )
+    tensors, rows = job.chunk(job.prepare(asked.to_pylist()), ignore)
+    assert not any(row["exclusion"] for row in rows)
+    assert passed == [2, 0]
+    # With the same answers from elsewhere, all of them go through a pass.
+    said = {row["question_id"]: Generated(row["answer_ids"]) for row in rows}
+    again, same = inference(generated=said), inference().prepare(asked.to_pylist())
+    expected, other = again.chunk(same, ignore)
+    assert [row["clean_row"] for row in other] == [row["clean_row"] for row in rows] == [0, 1, 2, 3, 4]
+    for name, states in tensors.items():
+        torch.testing.assert_close(states, expected[name], atol=1e-5, rtol=1e-5)
+
+
+def test_answers_are_kept_after_the_activations_that_came_up_with_them(inference, tmp_path, monkeypatch):
+    """Else a job that was killed in between would read them in passes of their own, to other digits."""
+    written: list[str] = []
+    inner = Store.write
+
+    def write(store, path, tensors, said):
+        written.append(sorted(tensors)[:1])
+        inner(store, path, tensors, said)
+
+    monkeypatch.setattr(Store, "write", write)
+    run_shard(inference(chunk_questions=3), questions(), Store(tmp_path / "answers"), {}, ignore)
+    assert written == [["clean/attn/exact_answer_last"], []] * 2
 
 
 def test_progress_counts_three_steps_for_each_question(inference, tmp_path):
@@ -370,7 +406,7 @@ def test_a_chunk_without_a_given_answer_is_not_one_that_the_model_answers(infere
     with_file = run_shard(inference(given_answers=given, chunk_questions=2), asked, store, {}, ignore)
     without = run_shard(inference(chunk_questions=2), asked, store, {}, ignore)
     assert not set(with_file) & set(without)
-    assert {row["exclusion"] for row in shard_answers(with_file[1:])} == {"no_given_answer"}
+    assert set(shard_answers(with_file[1:])["exclusion"].to_pylist()) == {"no_given_answer"}
 
 
 def test_a_given_answer_is_never_cut_off(inference, tmp_path):
@@ -385,7 +421,7 @@ def test_a_given_answer_is_never_cut_off(inference, tmp_path):
 def test_what_the_answers_job_said_is_taken_over(inference, monkeypatch):
     generated = {"q0": Generated([100, 101]), "q1": Generated([], given=True), "q2": None}
     job = inference(generated=generated)
-    monkeypatch.setattr(job.model.engine, "generate", None)
+    monkeypatch.setattr(job.model.engine, "generate_and_read", None)
     _, rows = job.chunk(job.prepare(questions(QUESTIONS_ASKED[:3]).to_pylist()), ignore)
     assert [row["answer_ids"] for row in rows] == [[100, 101], [], []]
     assert [row["exclusion"] for row in rows][1:] == ["empty_answer", "no_given_answer"]

@@ -8,16 +8,17 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 import torch
 
 from deltap.errors import DeltapError
 from deltap.given import Given
-from deltap.models.engine import NotFinite
+from deltap.models.engine import NotFinite, Places
 from deltap.models.language_model import LanguageModel
 from deltap.models.prompts import Prompt
+from deltap.models.trace import Activations
 from deltap.named import Question
 from deltap.settings import InferenceSettings, ModelSettings, PromptSettings
 from deltap.store import Store, read_rows
@@ -62,20 +63,25 @@ class Generation:
         self._identity = identity
         self._given = given
         self._generated = generated
+        self._fresh: dict[Path, list[dict[str, Any]]] = {}
 
     def prompts(self, questions: Sequence[Question]) -> list[Prompt]:
         """Return the prompts of questions; raises DeltapError if one does not fit the model's context."""
         prompts = [self.model.prompter(question["question"]) for question in questions]
+        self.refuse_too_long([question["question_id"] for question in questions], [len(item.ids) for item in prompts])
+        return prompts
+
+    def refuse_too_long(self, question_ids: Sequence[str], tokens: Sequence[int]) -> None:
+        """Raise DeltapError where a prompt of so many tokens, with its answer, does not fit the model's context."""
         limit, new = self.model.engine.max_positions, self.model.entry.max_new_tokens
-        too_long = [index for index, prompt in enumerate(prompts) if limit and len(prompt.ids) + new > limit]
+        too_long = [index for index, length in enumerate(tokens) if limit and length + new > limit]
         if too_long:
             first = too_long[0]
             raise DeltapError(
                 f"{self.dataset}: {len(too_long)} prompts are longer than the model's context, first question "
-                f"{questions[first]['question_id']!r}: {len(prompts[first].ids)} tokens and {new} new ones, the model "
-                f"takes {limit}; shorten the prompt's examples or leave these questions out"
+                f"{question_ids[first]!r}: {tokens[first]} tokens and {new} new ones, the model takes {limit}; shorten "
+                "the prompt's examples or leave these questions out"
             )
-        return prompts
 
     def is_given(self, question: Question) -> bool:
         """Tell whether the answer to a question comes from a file, or would, but the file has none."""
@@ -92,44 +98,61 @@ class Generation:
         return self._given.find(question) if self._given else None
 
     def __call__(
-        self, questions: Sequence[Question], prompts: Sequence[Prompt], progress: Progress
-    ) -> list[Generated | None]:
+        self,
+        questions: Sequence[Question],
+        prompts: Sequence[Prompt],
+        progress: Progress,
+        sites: tuple[str, ...] = (),
+        places: Places | None = None,
+    ) -> tuple[list[Generated | None], dict[int, Activations]]:
         """Return what the model says to each question of a chunk, or what a file gives; None where it gives nothing.
 
-        ``progress`` is told the number of answers done. Raises DeltapError that names the question and the layer if the
-        model overflows.
+        Besides, for answers that are generated now, the activations that ``places`` wants (see
+        `Engine.generate_and_read`). ``progress`` is told the number of answers done. Raises DeltapError that names the
+        question and the layer if the model overflows.
         """
         if self._generated is not None:
             progress(len(questions))
-            return [self._generated[question["question_id"]] for question in questions]
+            return [self._generated[question["question_id"]] for question in questions], {}
         if self._given:
             progress(len(questions))
             answers = [self._given.find(question) for question in questions]
             return [
                 None if answer is None else Generated(self.model.spell(prompt, answer) if answer else [], given=True)
                 for prompt, answer in zip(prompts, answers, strict=True)
-            ]
-        asked = [[question["question_id"], question["question"]] for question in questions]
-        path = self._store.path({**self._identity, "questions": asked})
+            ], {}
+        path = self._path(questions)
         if path.exists():
             logger.info("answers %s are there already", path.stem)
             progress(len(questions))
-        else:
-            generated = self._generate(questions, prompts, progress)
-            self._store.write(path, {}, [{"ids": ids} for ids in generated])
-        return [Generated(row["ids"]) for row in read_rows(path)]
-
-    def _generate(
-        self, questions: Sequence[Question], prompts: Sequence[Prompt], progress: Progress
-    ) -> list[list[int]]:
+            return [Generated(row["ids"]) for row in read_rows(path)], {}
         try:
-            return self.model.generate(prompts, progress)
+            answered, activations = self.model.generate(prompts, progress, sites, places)
         except NotFinite as error:
-            # Find the layer, which tells more than the logits.
-            ids, question = prompts[error.prompt].ids, questions[error.prompt]["question_id"]
-            for site, states in self.model.engine.forward([ids], [[len(ids) - 1]], ("resid",)).items():
-                refuse_bad_numbers(states, [question], f"{self.name}, {self.dataset}, answering, site {site}")
-            raise DeltapError(f"{self.name}, {self.dataset}, question {question!r}: {error}") from None
+            self._explain(error, questions, prompts)
+        self._fresh[path] = [{"ids": ids} for ids in answered]
+        return [Generated(ids) for ids in answered], activations
+
+    def fresh(self) -> dict[Path, list[dict[str, Any]]]:
+        """Return the answers that the model gave since this was called last, as chunks to be kept in the store.
+
+        Kept answers serve other extractors and sites. They are to be kept after the activations that came up with them:
+        a job that finds answers reads activations in passes of their own, whose numbers are the same within float
+        rounding only, and a job that was killed has to come to the same numbers as one that was not.
+        """
+        fresh, self._fresh = self._fresh, {}
+        return fresh
+
+    def _path(self, questions: Sequence[Question]) -> Path:
+        asked = [[question["question_id"], question["question"]] for question in questions]
+        return self._store.path({**self._identity, "questions": asked})
+
+    def _explain(self, error: NotFinite, questions: Sequence[Question], prompts: Sequence[Prompt]) -> NoReturn:
+        """Find the layer, which tells more than the logits."""
+        ids, question = prompts[error.prompt].ids, questions[error.prompt]["question_id"]
+        for site, states in self.model.engine.forward([ids], [[len(ids) - 1]], ("resid",)).items():
+            refuse_bad_numbers(states, [question], f"{self.name}, {self.dataset}, answering, site {site}")
+        raise DeltapError(f"{self.name}, {self.dataset}, question {question!r}: {error}") from None
 
 
 def answers_identity(

@@ -22,11 +22,12 @@ from deltap.exact.question import exact_question
 from deltap.exact.spans import Span, occurrences, tokens_of_span
 from deltap.generation import Generated, Generation, Progress, Question, refuse_bad_numbers
 from deltap.models.answers import Answer
-from deltap.models.engine import Activations
 from deltap.models.prompts import Prompt
+from deltap.models.trace import Activations
 from deltap.named import Named
 from deltap.settings import InferenceStage
 from deltap.store import Store, StoredTensor, read_rows
+from deltap.tables import ANSWERS
 from deltap.tensors import write_activations
 from deltap.text import normalise
 
@@ -44,6 +45,16 @@ class Sample:
     """Positions of E_Q in the prompt."""
 
 
+@dataclass(frozen=True)
+class Said:
+    """What the model said to a sample."""
+
+    ids: list[int]
+    """Of the prompt and the answer."""
+    row: dict[str, Any]
+    """Of ANSWERS."""
+
+
 class Inference:
     """Answers questions with one model and reads its activations."""
 
@@ -55,28 +66,30 @@ class Inference:
         shown = stage.prompt.examples if stage.entry.kind == "base" else ()
         self.examples = {normalise(example.question) for example in shown}
 
-    def prepare(self, questions: Sequence[Question]) -> list[Sample]:
-        """Render the prompts, find the exact question tokens, and check what can be checked before any work.
+    def check(self, questions: pa.Table) -> None:
+        """Check what can be checked before any work. Nothing is kept, so that memory does not grow with the questions.
 
-        Raises DeltapError if a prompt does not fit the model's context.
+        Raises DeltapError if a prompt does not fit the model's context, or if no question can be asked because its
+        exact tokens stand at position 0.
         """
-        samples = []
-        for question, prompt in zip(questions, self.generation.prompts(questions), strict=True):
-            found = exact_question(
-                question["question"],
-                question["subject"],
-                question["property"],
-                self.stage.extractor,
-                self.named.question(question),
+        ids: list[str] = []
+        tokens: list[int] = []
+        unused: list[str] = []
+        at_the_beginning = 0
+        for batch in questions.to_batches(max_chunksize=self.stage.inference.chunk_questions):
+            for question in batch.to_pylist():
+                sample = self._sample(question, self.model.prompter(question["question"]))
+                ids.append(question["question_id"])
+                tokens.append(len(sample.prompt.ids))
+                at_the_beginning += bool(sample.cut) and sample.cut[0] == 0
+                if self.named.question(question).get("given") and not (sample.found and sample.found.source == "given"):
+                    unused.append(question["question_id"])
+        self.generation.refuse_too_long(ids, tokens)
+        if ids and at_the_beginning == len(ids):
+            raise DeltapError(
+                f"{self.stage.model}: in every prompt the exact question stands at position 0, whose attention must "
+                "not be cut; give the prompt examples or a model that begins its texts with a special token"
             )
-            cut = _tokens(found.spans, prompt.offsets, prompt.question_start) if found else []
-            samples.append(Sample(question, prompt, found, cut))
-        unused = [
-            sample.question["question_id"]
-            for sample in samples
-            if self.named.question(sample.question).get("given")
-            and (sample.found is None or sample.found.source != "given")
-        ]
         if unused and self.stage.extractor in ("auto", "given"):
             logger.warning(
                 "the given exact tokens of %d questions are not used, first %r: they do not stand in the question word "
@@ -84,7 +97,21 @@ class Inference:
                 len(unused),
                 unused[0],
             )
-        return samples
+
+    def prepare(self, questions: Sequence[Question]) -> list[Sample]:
+        """Render the prompts and find the exact question tokens.
+
+        Raises DeltapError if a prompt does not fit the model's context.
+        """
+        prompts = self.generation.prompts(questions)
+        return [self._sample(question, prompt) for question, prompt in zip(questions, prompts, strict=True)]
+
+    def _sample(self, question: Question, prompt: Prompt) -> Sample:
+        named = self.named.question(question)
+        asked = question["question"], question["subject"], question["property"]
+        found = exact_question(*asked, self.stage.extractor, named)
+        cut = _tokens(found.spans, prompt.offsets, prompt.question_start) if found else []
+        return Sample(question, prompt, found, cut)
 
     def depends_on(self, sample: Sample) -> dict[str, Any]:
         """Return what a sample's numbers depend on besides the stage's settings and code, as a JSON value."""
@@ -104,67 +131,88 @@ class Inference:
         ``progress`` is told the number of samples done in each of the three steps: answers, clean, knockout.
         Raises DeltapError that names the question if an activation is not finite.
         """
-        questions, prompts = [sample.question for sample in samples], [sample.prompt for sample in samples]
-        generated = self.generation(questions, prompts, progress)
-        answers = [
-            self.model.read(prompt, item.ids if item else [], given=item is None or item.given)
-            for prompt, item in zip(prompts, generated, strict=True)
-        ]
-        rows = [self._row(*items) for items in zip(samples, generated, answers, strict=True)]
+        said, came_up = self._answers(samples, progress)
+        rows = [each.row for each in said]
         usable = [index for index, row in enumerate(rows) if row["exclusion"] is None]
         chosen = {"clean": usable, "knockout": [index for index in usable if rows[index]["split"] == "test"]}
         for name, indices in chosen.items():
             for number, index in enumerate(indices):
                 rows[index][f"{name}_row"] = number
-        activations = self._activations(samples, answers, rows, chosen, progress)
+        clean, knockout = self._passes(said, came_up, chosen["knockout"], progress)
         progress(2 * len(samples) - sum(map(len, chosen.values())))
         tensors: dict[str, torch.Tensor] = {}
-        for name, indices in chosen.items():
-            for site, states in activations[name].items():
+        for name, activations in (("clean", clean), ("knockout", knockout)):
+            for site in self.stage.inference.sites:
+                states = torch.cat([activations[index][site] for index in chosen[name]] or [self._nothing()], dim=1)
                 refuse_bad_numbers(
                     states,
-                    [rows[index]["question_id"] for index in indices],
+                    [rows[index]["question_id"] for index in chosen[name]],
                     f"{self.stage.model}, {self.stage.dataset}, {name} pass, site {site}",
                 )
-                tensors |= {
-                    f"{name}/{site}/{position}": states[:, :, i]
-                    for i, position in enumerate(self.stage.inference.positions)
-                }
+                for number, position in enumerate(self.stage.inference.positions):
+                    tensors[f"{name}/{site}/{position}"] = states[:, :, number]
         return tensors, rows
 
-    def _activations(
-        self,
-        samples: Sequence[Sample],
-        answers: Sequence[Answer],
-        rows: Sequence[dict[str, Any]],
-        chosen: dict[str, list[int]],
-        progress: Progress,
-    ) -> dict[str, Activations]:
-        """Return the activations of both passes, samples in the order of ``chosen``.
+    def _answers(self, samples: Sequence[Sample], progress: Progress) -> tuple[list[Said], dict[int, Activations]]:
+        """Return what is said to each sample, and the activations that came up while it was generated.
 
-        Samples of the test split go through both passes in the same batches, so that rounding, which depends on the
-        batch, is the same in both.
+        Those of the test split are not among them: it goes through both passes in the same batches, so that rounding,
+        which depends on the batch, is the same in both.
         """
+        said: dict[int, Said] = {}
+
+        def places(index: int, ids: list[int]) -> list[int]:
+            said[index] = self._said(samples[index], Generated(ids))
+            row = said[index].row
+            return [] if row["exclusion"] or row["split"] == "test" else self._positions(row)
+
+        questions, prompts = [sample.question for sample in samples], [sample.prompt for sample in samples]
+        generated, activations = self.generation(questions, prompts, progress, self.stage.inference.sites, places)
+        for index, item in enumerate(generated):
+            if index not in said:
+                said[index] = self._said(samples[index], item)
+        return [said[index] for index in range(len(samples))], activations
+
+    def _passes(
+        self, said: Sequence[Said], came_up: dict[int, Activations], tested: Sequence[int], progress: Progress
+    ) -> tuple[dict[int, Activations], dict[int, Activations]]:
+        """Return the activations of the clean pass, for all that is usable, and of the knockout pass for ``tested``."""
         engine, sites = self.model.engine, self.stage.inference.sites
-        positions = self.stage.inference.positions
+        progress(len(came_up))
+        rest = [i for i, each in enumerate(said) if each.row["exclusion"] is None and i not in {*came_up, *tested}]
+        sequences = [each.ids for each in said]
 
-        def arguments(indices: Sequence[int]) -> tuple[list[list[int]], list[list[int]], tuple[str, ...]]:
-            sequences = [samples[index].prompt.ids + answers[index].ids for index in indices]
-            return sequences, [[_positions(rows[index])[name] for name in positions] for index in indices], sites
+        def of(indices: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
+            return [sequences[index] for index in indices], [self._positions(said[index].row) for index in indices]
 
-        both = chosen["knockout"]
-        rest = sorted(set(chosen["clean"]) - set(both))
-        cuts = [samples[index].cut for index in both]
-        cut_clean, knockout = engine.clean_and_knockout(*arguments(both), cuts, progress=progress)
-        other_clean = engine.forward(*arguments(rest), progress=progress)
-        place = {index: number for number, index in enumerate(chosen["clean"])}
-        shape = (engine.layers, len(place), len(positions), engine.hidden)
-        clean = {site: torch.empty(shape, dtype=engine.dtype) for site in sites}
-        for indices, part in ((both, cut_clean), (rest, other_clean)):
-            for site, states in part.items():
-                clean[site][:, [place[index] for index in indices]] = states
-        nothing = torch.empty((engine.layers, 0, len(positions), engine.hidden), dtype=engine.dtype)
-        return {"clean": clean, "knockout": knockout or dict.fromkeys(sites, nothing)}
+        cuts = [said[index].row["exact_question_tokens"] for index in tested]
+        clean, knockout = engine.clean_and_knockout(*of(tested), sites, cuts, progress)
+        others = engine.forward(*of(rest), sites, progress=progress)
+        return (
+            {**came_up, **_each(clean, tested), **_each(others, rest)},
+            _each(knockout, tested),
+        )
+
+    def _nothing(self) -> torch.Tensor:
+        engine = self.model.engine
+        shape = (engine.layers, 0, len(self.stage.inference.positions), engine.hidden)
+        return torch.empty(shape, dtype=engine.dtype)
+
+    def _positions(self, row: dict[str, Any]) -> list[int]:
+        """Return the token positions that are read of a sample, in the order of the configured positions."""
+        exact = row["exact_answer_tokens"]
+        named = {
+            "last": row["prompt_tokens"] + len(row["answer_ids"]) - 1,
+            "exact_answer_last": exact[-1],
+            "before_exact_answer": exact[0] - 1,
+        }
+        return [named[position] for position in self.stage.inference.positions]
+
+    def _said(self, sample: Sample, generated: Generated | None) -> Said:
+        answer = self.model.read(
+            sample.prompt, generated.ids if generated else [], given=generated is None or generated.given
+        )
+        return Said(sample.prompt.ids + answer.ids, self._row(sample, generated, answer))
 
     def _row(self, sample: Sample, generated: Generated | None, answer: Answer) -> dict[str, Any]:
         """Return a row of ANSWERS, without its tensors' rows."""
@@ -240,19 +288,17 @@ def _exclusion(
     return None
 
 
-def _positions(row: dict[str, Any]) -> dict[str, int]:
-    """Return the token position of each named position."""
-    exact = row["exact_answer_tokens"]
+def _each(activations: Activations, indices: Sequence[int]) -> dict[int, Activations]:
+    """Return the activations of each sample by its index, (layers, 1, positions, hidden) for each site."""
     return {
-        "last": row["prompt_tokens"] + len(row["answer_ids"]) - 1,
-        "exact_answer_last": exact[-1],
-        "before_exact_answer": exact[0] - 1,
+        index: {site: states[:, number : number + 1] for site, states in activations.items()}
+        for number, index in enumerate(indices)
     }
 
 
-def shard_answers(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Return the ANSWERS rows of a shard from its chunks, with rows counted through all of them."""
-    rows: list[dict[str, Any]] = []
+def shard_answers(paths: Sequence[Path]) -> pa.Table:
+    """Return the ANSWERS of a shard from its chunks, with rows counted through all of them."""
+    tables = []
     first = {"clean_row": 0, "knockout_row": 0}
     for path in paths:
         chunk = read_rows(path)
@@ -261,14 +307,26 @@ def shard_answers(paths: Sequence[Path]) -> list[dict[str, Any]]:
                 if row[name] is not None:
                     row[name] += start
             first[name] = start + sum(row[name] is not None for row in chunk)
-        rows += chunk
-    return rows
+        tables.append(pa.Table.from_pylist(chunk, ANSWERS))
+    return pa.concat_tables(tables).combine_chunks()
 
 
 def write_shard(paths: Sequence[Path], names: dict[str, Path], metadata: dict[str, Any]) -> None:
     """Write a shard's activation files from its chunks; ``names``: the file of each ``<pass>/<site>/<position>``."""
     for name, out in names.items():
         write_activations(out, [StoredTensor(path, name) for path in paths], metadata)
+
+
+def _write(
+    store: Store,
+    path: Path,
+    tensors: dict[str, torch.Tensor],
+    rows: list[dict[str, Any]],
+    answers: dict[Path, list[dict[str, Any]]],
+) -> None:
+    store.write(path, tensors, rows)
+    for where, said in answers.items():
+        store.write(where, {}, said)
 
 
 def run_shard(
@@ -279,19 +337,14 @@ def run_shard(
     ``questions`` are the shard's rows of QUESTIONS in the order of their hashes, so that a larger sample begins with
     the chunks of the smaller. ``identity`` is what the content depends on besides the questions: model, code, settings.
     """
-    samples = inference.prepare(questions.to_pylist())
-    if samples and all(sample.cut and sample.cut[0] == 0 for sample in samples):
-        raise DeltapError(
-            f"{inference.stage.model}: in every prompt the exact question stands at position 0, whose attention must "
-            "not be cut; give the prompt examples or a model that begins its texts with a special token"
-        )
+    inference.check(questions)
     size = inference.stage.inference.chunk_questions
     paths = []
     with ThreadPoolExecutor(1) as writer:
         # A chunk is written while the next one is computed.
         writing: Future[None] | None = None
-        for start in range(0, max(1, len(samples)), size):
-            chunk = samples[start : start + size]
+        for start in range(0, max(1, len(questions)), size):
+            chunk = inference.prepare(questions.slice(start, size).to_pylist())
             path = store.path({**identity, "samples": [inference.depends_on(sample) for sample in chunk]})
             if path.exists():
                 logger.info("chunk %s is finished already", path.stem)
@@ -300,7 +353,7 @@ def run_shard(
                 computed = inference.chunk(chunk, progress)
                 if writing:
                     writing.result()
-                writing = writer.submit(store.write, path, *computed)
+                writing = writer.submit(_write, store, path, *computed, inference.generation.fresh())
             paths.append(path)
         if writing:
             writing.result()

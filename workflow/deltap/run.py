@@ -188,6 +188,10 @@ class Run:
         """Tell whether an extractor asks the language model, which needs the answers before activations are read."""
         return self.settings.llm is not None and extractor in ("auto", "llm")
 
+    def answers_alone(self, extractor: str) -> bool:
+        """Tell whether answers are a job of their own: the language model needs them, or several extractors do."""
+        return self.asks_llm(extractor) or len(self.settings.extractors) > 1
+
     def answers_stage(self, model: str, dataset: str) -> AnswersStage:
         """Return what the answers of ``model`` to ``dataset`` depend on, where they are generated alone."""
         return AnswersStage(

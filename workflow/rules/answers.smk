@@ -1,5 +1,5 @@
 # What a model says, without looking into it. Only needed where a language model looks for exact tokens before activations
-# are read; else the inference job asks.
+# are read, or where several extractors need the answers; else the inference job asks.
 
 
 rule answers:

@@ -5,7 +5,7 @@ rule inference:
     input:
         questions=rules.questions.output,
         model=lambda wildcards: RUN.model_inputs(wildcards.model),
-        generated=lambda wildcards: rules.answers.output if RUN.asks_llm(wildcards.extractor) else [],
+        generated=lambda wildcards: rules.answers.output if RUN.answers_alone(wildcards.extractor) else [],
         llm_spans=lambda wildcards: rules.spans.output if RUN.asks_llm(wildcards.extractor) else [],
         given=[*SETTINGS.given.answers, *SETTINGS.given.spans],
     output:

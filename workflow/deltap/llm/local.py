@@ -34,7 +34,7 @@ class LocalModel:
         model = self._asked_for(task)
         prompts = [model.prompter(text) for text in texts]
         try:
-            generated = model.generate(prompts, progress)
+            generated, _ = model.generate(prompts, progress)
         except NotFinite as error:
             raise DeltapError(f"{self._directory}: {error}; try 'dtype: bfloat16' or 'float32' for the model") from None
         return [model.read(prompt, ids).text for prompt, ids in zip(prompts, generated, strict=True)]

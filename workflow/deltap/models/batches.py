@@ -1,6 +1,9 @@
-"""Dividing samples into batches by a budget of tokens."""
+"""Batches: samples that are computed together, and how samples are divided into them by a budget of tokens."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
 
 Divide = Callable[[Sequence[int], int], Iterator[list[int]]]
 """Yields batches of indices of items of so many tokens, within a budget of tokens."""
@@ -29,3 +32,38 @@ def of_equal_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[
         size = max(1, batch_tokens // max(1, length))
         for start in range(0, len(indices), size):
             yield indices[start : start + size]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences that are computed together; the first ``shared`` tokens of each are the shared prefix."""
+
+    sequences: list[Sequence[int]]
+    positions: list[Sequence[int]]
+    cuts: list[list[Sequence[int]] | None]
+    """For each pass the E_Q of each sequence, or None where nothing is cut."""
+    shared: int
+
+    @property
+    def common(self) -> int:
+        """Number of tokens that come out alike in every pass, and at which nothing is read."""
+        read = [position for row in self.positions for position in row]
+        cut = [position for each in self.cuts if each is not None for row in each for position in row]
+        return min([*read, *cut], default=self.shared)
+
+    def ids(self, device: torch.device) -> torch.Tensor:
+        """Return the token ids of whole sequences, shape (batch, longest).
+
+        Padding stands at the right, where under causal attention no token that is read can see it.
+        """
+        ids = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.long)
+        for row, sequence in enumerate(self.sequences):
+            ids[row, : len(sequence)] = torch.tensor(sequence)
+        return ids.to(device)
+
+    def mask(self, tokens: list[Sequence[int]], device: torch.device) -> torch.Tensor:
+        """Return where each sequence's ``tokens`` are, boolean, shape (batch, longest)."""
+        inside = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.bool)
+        for row, positions in enumerate(tokens):
+            inside[row, list(positions)] = True
+        return inside.to(device)

@@ -4,9 +4,10 @@ import torch
 
 from deltap.errors import DeltapError
 from deltap.exact.spans import Span, tokens_of_span
-from deltap.models.engine import Activations, Engine
+from deltap.models.engine import Engine
 from deltap.models.parallel import ParallelEngine
 from deltap.models.prompts import Prompter
+from deltap.models.trace import Activations
 
 _QUESTION, _CUT = "What is the name of the capital city of the country Argentina?", "Argentina"
 # Largest difference allowed, as a share of the activation's length (Euclidean norm): rounding in the model's dtype,

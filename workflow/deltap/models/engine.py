@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,17 +11,18 @@ from transformers import Cache, DynamicCache
 
 from deltap.errors import DeltapError
 from deltap.models.backend import PLAIN
-from deltap.models.batches import Divide, by_length, of_equal_length
+from deltap.models.batches import Batch, Divide, by_length, of_equal_length
 from deltap.models.capture import capture
 from deltap.models.knockout import Edges, kernels_noted, knockout
 from deltap.models.layers import decoder_layers, site_modules
 from deltap.models.memory import does_not_fit, is_out_of_memory
 from deltap.models.prefix import beginning, growing, narrowest_window
+from deltap.models.trace import Activations, Trace
 
 logger = logging.getLogger("deltap")
 
-Activations = dict[str, torch.Tensor]
-"""For each site a tensor of shape (layers, samples, positions, hidden), on the host, in the model's dtype."""
+Places = Callable[[int, list[int]], Sequence[int]]
+"""For a prompt (its index) and its answer: the positions, in both together, whose activations are wanted."""
 
 
 class NotFinite(Exception):
@@ -88,7 +88,6 @@ class Engine:
         if ids:
             self._backbone(torch.tensor([list(ids)], device=self.device), self._prefix)
 
-    @torch.inference_mode()
     def generate(
         self,
         prompts: Sequence[Sequence[int]],
@@ -104,6 +103,25 @@ class Engine:
         cut off. ``progress`` is told the number of prompts done after each batch. Raises NotFinite for a model that
         overflows.
         """
+        return self.generate_and_read(prompts, end_ids, max_new_tokens, (), None, progress)[0]
+
+    @torch.inference_mode()
+    def generate_and_read(
+        self,
+        prompts: Sequence[Sequence[int]],
+        end_ids: set[int],
+        max_new_tokens: int,
+        sites: tuple[str, ...],
+        places: Places | None,
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> tuple[list[list[int]], dict[int, Activations]]:
+        """Return what `generate` does, and the activations that came up on the way, by the prompts' indices.
+
+        ``places`` is asked once for each answer; positions are at or after the prompt's last token. A prompt has no
+        activations if none are wanted, or if one of them did not come up: that of the last token of an answer that was
+        cut off. They are those of `forward` within float rounding.
+        """
+        found: dict[int, Activations] = {}
         answers: list[list[int]] = [[] for _ in prompts]
         for shared, indices in self._by_prefix(prompts):
 
@@ -118,31 +136,49 @@ class Engine:
                     ids[row, shared + padding :] = torch.tensor(prompts[index][shared:])
                     mask[row, shared : shared + padding] = 0
                 cache = growing(self._start(shared), len(chosen))
+                trace = Trace(sites, self.layers) if places else None
                 try:
-                    continued = self._decode(ids, mask, cache, shared, end_ids, max_new_tokens)
+                    continued = self._decode(ids, mask, cache, shared, end_ids, max_new_tokens, trace)
                 except NotFinite as error:
                     raise NotFinite(chosen[error.prompt]) from None
-                for index, found in zip(chosen, continued, strict=True):
-                    answers[index] = found
+                for row, (index, tokens) in enumerate(zip(chosen, continued, strict=True)):
+                    answers[index] = tokens
+                    if trace and places:
+                        first = len(prompts[index]) - 1
+                        steps = [position - first for position in places(index, tokens)]
+                        if steps and (read := trace.at(row, steps)):
+                            found[index] = read
                 progress(len(chosen))
 
             lengths = [len(prompts[index]) - shared + max_new_tokens for index in indices]
             padded = shared and shared + max(lengths) <= narrowest_window(self._prefix)
             self._in_batches(lengths, by_length if padded else of_equal_length, answer)
-        return answers
+        return answers, found
 
     def _decode(
-        self, ids: torch.Tensor, mask: torch.Tensor, cache: Cache, shared: int, end_ids: set[int], max_new_tokens: int
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        cache: Cache,
+        shared: int,
+        end_ids: set[int],
+        max_new_tokens: int,
+        trace: Trace | None,
     ) -> list[list[int]]:
         """Return greedy continuations; a sequence that has ended leaves the batch, which is what takes the time."""
+        modules = site_modules(self.model, trace.sites) if trace else {}
         ends = torch.tensor(sorted(end_ids), device=ids.device)
         answers: list[list[int]] = [[] for _ in ids]
         rows = torch.arange(len(ids), device=ids.device)
         tokens, places = ids[:, shared:], (mask.cumsum(dim=1) - 1).clamp(min=0)[:, shared:]
         for _ in range(max_new_tokens):
-            logits = self.model(
-                tokens, attention_mask=mask, position_ids=places, cache=cache, use_cache=True, logits_to_keep=1
-            ).logits[:, -1]
+            last = torch.full((len(tokens), 1), tokens.shape[1] - 1, device=tokens.device)
+            with capture(modules, last) as states:
+                logits = self.model(
+                    tokens, attention_mask=mask, position_ids=places, cache=cache, use_cache=True, logits_to_keep=1
+                ).logits[:, -1]
+            if trace:
+                trace.add(rows.tolist(), states)
             finite = torch.isfinite(logits.amax(dim=-1))  # -inf for single tokens is a model's way to rule them out
             best = self._agreed(logits.argmax(dim=-1).where(finite, -1))
             if bool((best < 0).any()):
@@ -233,7 +269,7 @@ class Engine:
             self._in_batches([len(sequences[index]) - shared for index in indices], by_length, read)
         return results
 
-    def _pass_batch(self, batch: "Batch", sites: tuple[str, ...], last_layer: int | None) -> list[Activations]:
+    def _pass_batch(self, batch: Batch, sites: tuple[str, ...], last_layer: int | None) -> list[Activations]:
         ids, start = batch.ids(self.device), self._start(batch.shared)
         first = batch.shared
         if batch.common > first and len(batch.cuts) > 1:
@@ -354,41 +390,6 @@ class Engine:
         with_prefix = [index for index in range(len(sequences)) if length and shares(index)]
         rest = sorted(set(range(len(sequences))) - set(with_prefix))
         return [(shared, indices) for shared, indices in ((length, with_prefix), (0, rest)) if indices]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Sequences that are computed together; the first ``shared`` tokens of each are the shared prefix."""
-
-    sequences: list[Sequence[int]]
-    positions: list[Sequence[int]]
-    cuts: list[list[Sequence[int]] | None]
-    """For each pass the E_Q of each sequence, or None where nothing is cut."""
-    shared: int
-
-    @property
-    def common(self) -> int:
-        """Number of tokens that come out alike in every pass, and at which nothing is read."""
-        read = [position for row in self.positions for position in row]
-        cut = [position for each in self.cuts if each is not None for row in each for position in row]
-        return min([*read, *cut], default=self.shared)
-
-    def ids(self, device: torch.device) -> torch.Tensor:
-        """Return the token ids of whole sequences, shape (batch, longest).
-
-        Padding stands at the right, where under causal attention no token that is read can see it.
-        """
-        ids = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.long)
-        for row, sequence in enumerate(self.sequences):
-            ids[row, : len(sequence)] = torch.tensor(sequence)
-        return ids.to(device)
-
-    def mask(self, tokens: list[Sequence[int]], device: torch.device) -> torch.Tensor:
-        """Return where each sequence's ``tokens`` are, boolean, shape (batch, longest)."""
-        inside = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.bool)
-        for row, positions in enumerate(tokens):
-            inside[row, list(positions)] = True
-        return inside.to(device)
 
 
 @contextmanager

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from deltap.models.answers import Answer, decode, read_answer
-from deltap.models.engine import Engine
+from deltap.models.engine import Engine, Places
 from deltap.models.load import end_ids, load
 from deltap.models.prompts import Prompt, Prompter
+from deltap.models.trace import Activations
 from deltap.settings import ModelSettings, PromptSettings
 
 
@@ -24,11 +25,18 @@ class LanguageModel:
     entry: ModelSettings
 
     def generate(
-        self, prompts: Sequence[Prompt], progress: Callable[[int], object] = lambda done: None
-    ) -> list[list[int]]:
-        """Return the ids of the greedy answer to each prompt; raises NotFinite for a model that overflows."""
+        self,
+        prompts: Sequence[Prompt],
+        progress: Callable[[int], object] = lambda done: None,
+        sites: tuple[str, ...] = (),
+        places: Places | None = None,
+    ) -> tuple[list[list[int]], dict[int, Activations]]:
+        """Return the ids of the greedy answer to each prompt, and activations as `Engine.generate_and_read` reads them.
+
+        Raises NotFinite for a model that overflows.
+        """
         ids = [prompt.ids for prompt in prompts]
-        return self.engine.generate(ids, self.ends, self.entry.max_new_tokens, progress)
+        return self.engine.generate_and_read(ids, self.ends, self.entry.max_new_tokens, sites, places, progress)
 
     def read(self, prompt: Prompt, ids: Sequence[int], given: bool = False) -> Answer:
         """Return the answer that ``ids`` spell, generated ones or those of a ``given`` answer, which is never cut."""

@@ -17,7 +17,8 @@ from torch import nn
 
 from deltap import ranks
 from deltap.errors import DeltapError
-from deltap.models.engine import Activations, Engine, NotFinite
+from deltap.models.engine import Engine, NotFinite, Places
+from deltap.models.trace import Activations
 
 # A rank that waits for the first one to write or to find its chunks is no error; one that ends is noticed at once.
 _PATIENCE = datetime.timedelta(days=7)
@@ -91,16 +92,19 @@ class ParallelEngine(Engine):
         self._told(("share_prefix", (list(ids),)))
         super().share_prefix(ids)
 
-    def generate(
+    def generate_and_read(
         self,
         prompts: Sequence[Sequence[int]],
         end_ids: set[int],
         max_new_tokens: int,
+        sites: tuple[str, ...],
+        places: Places | None,
         progress: Callable[[int], object] = lambda done: None,
-    ) -> list[list[int]]:
-        """As `Engine.generate`, on all ranks."""
-        self._told(("generate", (prompts, end_ids, max_new_tokens)))
-        return super().generate(prompts, end_ids, max_new_tokens, progress)
+    ) -> tuple[list[list[int]], dict[int, Activations]]:
+        """As `Engine.generate_and_read`, on all ranks; only the first one reads."""
+        arguments = (prompts, end_ids, max_new_tokens, sites)
+        self._told(("generate_and_read", (*arguments, None)))
+        return super().generate_and_read(*arguments, places, progress)
 
     def forward(
         self,

@@ -1,0 +1,1 @@
+"""The benchmark: what the pipeline's speed and memory are, beside what people use otherwise (``make bench``)."""
