@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> None:
                 positions=stage.positions,
                 shards=stage.shards,
                 extractors=stage.extractors,
-                answers_apart=bool(llm and llm.spans),
+                answers_apart=stage.answers_apart,
             )
         )
     names = {name: entry.label for name, entry in stage.models.items()}

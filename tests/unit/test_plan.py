@@ -112,12 +112,14 @@ def test_who_asks_the_language_model_is_counted(extractors: list, match: str, jo
         **{"run": "r", "models": ["qwen3-8b"], "datasets": ["popqa"], "figures": ["groups"]},
         **{"extractors": extractors, "labels": {"match": match}, "llm": {"model": "qwen3-32b"}},
     }
-    llm = Run(config, CONFIG).plan_stage().llm
+    stage = Run(config, CONFIG).plan_stage()
+    llm = stage.llm
     assert llm
+    assert stage.answers_apart == (extractors != ["rules"])
     assert (llm.name, llm.jobs, llm.requests) == ("qwen3-32b", jobs, requests)
 
 
-def test_answers_that_a_language_model_sees_first_are_another_load() -> None:
+def test_answers_by_jobs_of_their_own_are_another_load() -> None:
     shape = Shape(36, 4096, 32, 8, 128, 12288, 151936)
     loads = [
         planned(

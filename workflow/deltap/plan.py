@@ -51,7 +51,7 @@ def planned(
     """Return the plan of one model for data sets of so many ``questions``.
 
     Answers are generated once for all ``extractors``; passes are computed for each of them. ``answers_apart``: by jobs
-    of their own, because a language model has to see them before activations are read.
+    of their own.
     """
     prefix = settings.base_prefix_tokens if entry.kind == "base" else settings.chat_prefix_tokens
     tokens = Tokens(prefix, settings.question_tokens, settings.answer_tokens)

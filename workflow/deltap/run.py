@@ -341,6 +341,7 @@ class Run:
             positions=len(inference.positions),
             shards=inference.shards,
             extractors=len(settings.extractors),
+            answers_apart=any(map(self.answers_alone, settings.extractors)),
             llm=self._planned_llm(),
             plan=settings.plan,
         )

@@ -885,6 +885,8 @@ class PlanStage(Section):
     positions: int
     shards: int
     extractors: int
+    answers_apart: bool
+    """Answers are jobs of their own."""
     llm: PlannedLlm | None = None
     plan: PlanSettings
 
