@@ -1,7 +1,7 @@
 """The plan of a run: what each model costs, on which device how long, and what one pass per layer would have cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from deltap import markdown
@@ -28,10 +28,12 @@ class Planned:
     """By device: wall time of all jobs one after another, loading included."""
     loading: Mapping[str, float]
     """By device: the share of it that is loading."""
+    read_bytes: int = 0
+    """Activations of a full batch that are held until it is answered."""
 
     def bytes_per_device(self) -> float:
-        """Return the weights and cached keys and values that one device holds."""
-        return (self.cost.weights + self.key_value_bytes) / max(1, self.gpus)
+        """Return what one device holds: weights, cached keys and values, and the activations, which the first holds."""
+        return (self.cost.weights + self.key_value_bytes) / max(1, self.gpus) + self.read_bytes
 
 
 def planned(
@@ -55,7 +57,7 @@ def planned(
     """
     prefix = settings.base_prefix_tokens if entry.kind == "base" else settings.chat_prefix_tokens
     tokens = Tokens(prefix, settings.question_tokens, settings.answer_tokens)
-    one = cost(shape, sum(questions), test, tokens, entry.dtype, sites, positions)
+    one = cost(shape, sum(questions), test, tokens, entry.dtype, sites, positions, answers_apart)
     total = Cost(
         answers=one.answers,
         clean=one.clean * extractors,
@@ -65,7 +67,10 @@ def planned(
         weights=one.weights,
     )
     loads = len(questions) * shards * (extractors + answers_apart)
-    return _timed(name, entry, shape, total, sum(questions) * generation_flops(shape, tokens)[1], loads, settings)
+    found = _timed(name, entry, shape, total, sum(questions) * generation_flops(shape, tokens)[1], loads, settings)
+    rows = entry.batch_tokens // (tokens.question + entry.max_new_tokens)
+    read = 0 if answers_apart else rows * tokens.answer * shape.layers * shape.hidden * sites * BYTES[entry.dtype]
+    return replace(found, read_bytes=read)
 
 
 def asked(name: str, entry: ModelEntry, shape: Shape, requests: int, loads: int, settings: PlanSettings) -> Planned:
@@ -155,8 +160,8 @@ def report(
             gpu_hours,
         ),
         "## Memory and disk\n",
-        "Weights and cached keys and values for each GPU; on disk the activations of both passes, in chunks and in "
-        "shards.\n",
+        "Weights, cached keys and values and the activations of a batch for each GPU; on disk the activations of both "
+        "passes, in chunks and in shards.\n",
         markdown.table(
             ["model", "weights GB", "GB per GPU", *(f"fits {device}" for device in devices), "disk GB"],
             [
