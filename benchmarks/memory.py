@@ -49,7 +49,7 @@ def rows(size: Size, scratch: Path) -> Iterator[Row]:
 
 
 def tiny_model(directory: Path, **changes: int) -> Path:
-    """Write a random model, as the tests use them, and return its directory."""
+    """Write a random model, as the tests use them, which answers in words, and return its directory."""
     sys.path.insert(0, str(ROOT / "tests"))
     import torch
 
@@ -57,7 +57,14 @@ def tiny_model(directory: Path, **changes: int) -> Path:
     import tiny
 
     torch.set_num_threads(threads)  # which the tests set to one
-    return tiny.save(directory, "qwen3", **changes)
+    tokenizer, model = tiny.tokenizer(), tiny.model("qwen3", **{"max_position_embeddings": 1024, **changes})
+    texts = [tokenizer.decode([token]) for token in range(model.config.vocab_size)]
+    others = [token for token, text in enumerate(texts) if not (text[:1] == " " and text[1:].isalpha())]
+    model.lm_head.weight.data[others] = 0  # below some word, whose logits are of either sign
+    model.generation_config.eos_token_id = texts.index(" man")  # which this model says early
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    return directory
 
 
 def peak(model: Path, samples: int, folder: Path) -> float:
