@@ -6,7 +6,7 @@ written, unless --out says where.
 
 import argparse
 import dataclasses
-import importlib
+import importlib.util
 import logging
 import os
 import shlex
@@ -34,6 +34,10 @@ PARTS = ("inference", "memory", "pipeline", "plan", "scaling")
 
 def pipeline(name: str, scratch: Path) -> Iterator[Row]:
     """Yield the rows about the rest of the pipeline, for a size of this name."""
+    if importlib.util.find_spec("benchmarks.pipeline") is None:
+        skipped = "benchmarks/pipeline.py is not there"
+        yield Row("The rest of the pipeline", "all of it", (), "s", "none", skipped=skipped)
+        return
     yield from importlib.import_module("benchmarks.pipeline").rows(name, scratch)
 
 

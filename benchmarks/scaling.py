@@ -76,7 +76,7 @@ def _processes(size: Size, scratch: Path) -> Iterator[tuple[str, int, str, float
     """Time both passes of a random model in one process and split between two, with one thread each."""
     sizes = {"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": LAYERS, "head_dim": 64}
     heads = {"num_attention_heads": 8, "num_key_value_heads": 4}
-    model = tiny_model(scratch / "split-model", **sizes, **heads)
+    model = tiny_model(scratch / "split-model", "llama", **sizes, **heads)
     for ranks in (1, 2):
         split = {"engine": "accelerate", "ranks": ranks} if ranks > 1 else {}
         entry = ModelSettings(kind="base", dtype="float32", device="cpu", threads=1, **split)

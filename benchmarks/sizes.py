@@ -29,12 +29,12 @@ class Size:
 
 SIZES = {
     "small": Size(
-        samples=8,
+        samples=4,
         runs=3,
         short_runs=15,
-        curve_runs=3,
-        curve_samples=(2, 4, 8, 16),
-        curve_layers=(5, 10, 20, 30),
+        curve_runs=2,
+        curve_samples=(2, 4, 8),
+        curve_layers=(5, 10, 20),
         curve_prefix=(50, 100, 200, 400),
     ),
     "full": Size(

@@ -154,10 +154,14 @@ def test_bad_numbers_in_a_pass_name_question_and_layer(inference, monkeypatch):
         job.chunk(samples, ignore)
 
 
-def test_a_prompt_longer_than_the_context_is_refused_before_any_work(inference):
-    job = inference()
-    with pytest.raises(DeltapError, match=r"1 prompts are longer than the model's context, first question 'q1'"):
-        job.prepare(questions(["What is A?", "What is " + "very " * 300 + "long?"]).to_pylist())
+def test_a_prompt_longer_than_the_context_is_refused_before_any_work(inference, tmp_path):
+    job, long = inference(chunk_questions=1), "What is " + "very " * 300 + "long?"
+    asked, first = questions(["What is A?", long, long]), "prompts are longer than the model's context, first question"
+    with pytest.raises(DeltapError, match=f"2 {first} 'q1'"):
+        run_shard(job, asked, Store(tmp_path), {}, ignore)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(DeltapError, match=f"2 {first} 'q1'"):
+        job.prepare(asked.to_pylist())
 
 
 def test_an_exact_question_at_position_0_is_refused_and_all_of_them_stop_the_job(inference, tmp_path, monkeypatch):
