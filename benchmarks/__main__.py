@@ -6,14 +6,12 @@ written, unless --out says where.
 
 import argparse
 import dataclasses
-import importlib.util
 import logging
 import os
 import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here comes from the hub, and libraries ask it
@@ -21,7 +19,7 @@ os.environ.setdefault("WANDB_MODE", "disabled")
 
 import pandas as pd
 
-from benchmarks import inference, memory, predicted, report, scaling
+from benchmarks import inference, memory, pipeline, predicted, report, scaling
 from benchmarks.rows import Row
 from benchmarks.sizes import SIZES, Size
 from benchmarks.timing import Disagree
@@ -30,15 +28,6 @@ from deltap.figures.save import save
 from deltap.files import write_text
 
 PARTS = ("inference", "memory", "pipeline", "plan", "scaling")
-
-
-def pipeline(name: str, scratch: Path) -> Iterator[Row]:
-    """Yield the rows about the rest of the pipeline, for a size of this name."""
-    if importlib.util.find_spec("benchmarks.pipeline") is None:
-        skipped = "benchmarks/pipeline.py is not there"
-        yield Row("The rest of the pipeline", "all of it", (), "s", "none", skipped=skipped)
-        return
-    yield from importlib.import_module("benchmarks.pipeline").rows(name, scratch)
 
 
 def main(options: argparse.Namespace) -> None:
@@ -52,7 +41,7 @@ def main(options: argparse.Namespace) -> None:
         parts = {
             "inference": lambda: inference.rows(size, options.models),
             "memory": lambda: memory.rows(size, scratch),
-            "pipeline": lambda: pipeline(options.size, scratch),
+            "pipeline": lambda: pipeline.rows(options.size, scratch),
             "plan": lambda: predicted.rows(size, options.models),
         }
         for name, measure in parts.items():
