@@ -10,10 +10,11 @@ from pathlib import Path
 
 import running
 import yaml
+from safetensors import safe_open
 from slurm import Cluster
 
 CHUNK = 4
-CHUNKS = 2 * len(running.SUBJECTS) // CHUNK  # of answers, and of activations
+CHUNKS = len(running.SUBJECTS) // CHUNK
 TABLE = "results/mine/delta_p.parquet"
 SERIES = "tiny-base/rulers/auto"
 PROFILE = running.ROOT / "config" / "profiles" / "slurm"
@@ -85,8 +86,16 @@ def run(cluster: Cluster, folder: Path, configfile: Path, *arguments: str, **mor
 
 
 def chunks(folder: Path) -> dict[str, int]:
-    """Return the finished chunks of inference, and when each was written."""
-    return {path.name: path.stat().st_mtime_ns for path in (folder / "work" / "chunks").glob("??/*.safetensors")}
+    """Return the finished chunks of inference, and when each was written.
+
+    A chunk of answers alone is kept after its activations; a job that ends in between leaves it out.
+    """
+    finished = {}
+    for path in (folder / "work" / "chunks").glob("??/*.safetensors"):
+        with safe_open(path, "np") as file:
+            if file.keys():
+                finished[path.name] = path.stat().st_mtime_ns
+    return finished
 
 
 def writer(folder: Path) -> int | None:

@@ -14,7 +14,7 @@ INFERENCE = "rule_inference_wildcards_tiny-base_rulers_auto_0"
 
 def in_the_middle(cluster, folder):
     """Wait until inference has finished some chunks, halt it there, and return its Slurm job and process."""
-    until(lambda: len(chunks(folder)) >= 4, "the first chunks")
+    until(lambda: len(chunks(folder)) >= 2, "the first chunks")
     process = writer(folder)
     os.kill(process, signal.SIGSTOP)
     (job,) = (job for job, comment in cluster.jobs().items() if comment == INFERENCE)
