@@ -24,7 +24,7 @@ from deltap.named import Named
 from deltap.provenance import provenance
 from deltap.settings import InferenceStage
 from deltap.store import Store
-from deltap.tables import ANSWERS, QUESTIONS, read_metadata, read_table, write_table
+from deltap.tables import ANSWERS, QUESTIONS, read_metadata, read_table, write_batches
 
 
 def main(options: argparse.Namespace) -> None:
@@ -79,16 +79,17 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
         for position in stage.inference.positions
     ]
     write_shard(chunks, {name: options.out / f"{name.replace('/', '.')}.safetensors" for name in passes}, metadata)
-    rows = shard_answers(chunks)
-    write_table(options.out / "answers.parquet", rows, ANSWERS, metadata)
-    excluded = [reason for reason in rows["exclusion"].to_pylist() if reason]
-    cli.logger.info("%d answers, %d without activations%s", len(rows), len(excluded), cli.counts(excluded))
+    write_batches(options.out / "answers.parquet", shard_answers(chunks), ANSWERS, metadata)
+    reasons = read_table(options.out / "answers.parquet", ANSWERS, ["exclusion"])["exclusion"].to_pylist()
+    excluded = [reason for reason in reasons if reason]
+    cli.logger.info("%d answers, %d without activations%s", len(reasons), len(excluded), cli.counts(excluded))
 
 
 def given_to(stage: InferenceStage, options: argparse.Namespace, table: pa.Table) -> tuple[Given[str] | None, Named]:
     """Return the answers and the exact tokens that files give."""
     # Of the whole data set: whether a file says anything about it does not depend on the shard.
-    every = read_table(options.questions, QUESTIONS).to_pylist()
+    is_given = options.given_answers or options.given_spans
+    every = read_table(options.questions, QUESTIONS).to_pylist() if is_given else []
     whose = (stage.model, stage.dataset, stage.bad_rows)
     llm = read_llm_spans(options.llm_spans, table.to_pylist()) if options.llm_spans else {}
     answers, spans = read_answers(options.given_answers, every, *whose), read_spans(options.given_spans, every, *whose)

@@ -207,7 +207,7 @@ def test_a_shard_put_together_from_chunks_equals_one_chunk(inference, tmp_path):
     for size in (2, 5):
         job = inference(chunk_questions=size)
         chunks = run_shard(job, questions(split=splits), Store(tmp_path / str(size)), {}, ignore)
-        rows = shard_answers(chunks)
+        rows = pa.concat_tables(shard_answers(chunks))
         names = ("clean/attn/last", "knockout/resid/exact_answer_last")
         outs = {name: tmp_path / f"{size}-{name.replace('/', '.')}" for name in names}
         write_shard(chunks, outs, {})
@@ -224,7 +224,7 @@ def test_a_shard_without_questions_has_empty_files(inference, tmp_path):
     chunks = run_shard(job, questions()[:0], Store(tmp_path), {}, ignore)
     write_shard(chunks, {"clean/attn/last": tmp_path / "empty.safetensors"}, {})
     assert ActivationFiles([tmp_path / "empty.safetensors"]).rows == 0
-    assert len(shard_answers(chunks)) == 0
+    assert [len(part) for part in shard_answers(chunks)] == [0]
 
 
 def test_a_damaged_chunk_is_refused_by_name(tmp_path):
@@ -410,7 +410,8 @@ def test_a_chunk_without_a_given_answer_is_not_one_that_the_model_answers(infere
     with_file = run_shard(inference(given_answers=given, chunk_questions=2), asked, store, {}, ignore)
     without = run_shard(inference(chunk_questions=2), asked, store, {}, ignore)
     assert not set(with_file) & set(without)
-    assert set(shard_answers(with_file[1:])["exclusion"].to_pylist()) == {"no_given_answer"}
+    without_answer = pa.concat_tables(shard_answers(with_file[1:]))
+    assert set(without_answer["exclusion"].to_pylist()) == {"no_given_answer"}
 
 
 def test_a_given_answer_is_never_cut_off(inference, tmp_path):

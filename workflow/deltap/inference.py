@@ -6,7 +6,7 @@ files are then put together from the chunks.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -296,9 +296,8 @@ def _each(activations: Activations, indices: Sequence[int]) -> dict[int, Activat
     }
 
 
-def shard_answers(paths: Sequence[Path]) -> pa.Table:
-    """Return the ANSWERS of a shard from its chunks, with rows counted through all of them."""
-    tables = []
+def shard_answers(paths: Sequence[Path]) -> Iterator[pa.Table]:
+    """Yield the ANSWERS of a shard from its chunks, one by one, with rows counted through all of them."""
     first = {"clean_row": 0, "knockout_row": 0}
     for path in paths:
         chunk = read_rows(path)
@@ -307,8 +306,7 @@ def shard_answers(paths: Sequence[Path]) -> pa.Table:
                 if row[name] is not None:
                     row[name] += start
             first[name] = start + sum(row[name] is not None for row in chunk)
-        tables.append(pa.Table.from_pylist(chunk, ANSWERS))
-    return pa.concat_tables(tables).combine_chunks()
+        yield pa.Table.from_pylist(chunk, ANSWERS)
 
 
 def write_shard(paths: Sequence[Path], names: dict[str, Path], metadata: dict[str, Any]) -> None:
