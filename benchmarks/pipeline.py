@@ -207,7 +207,6 @@ def _demo(results: Path) -> Row:
     inference = sum(json.loads(path.read_text("utf-8"))["seconds"] for path in results.glob("logs/inference/**/*.json"))
     note = (
         f"Run at {started:%Y-%m-%d %H:%M} UTC. The inference jobs took {inference / 60:.1f} min of it, one after the "
-        "other: each loads libraries and model, which takes about 10 s, and the rest is arithmetic near the peak of "
-        "two cores in float32. Fewer questions would be faster, and groups smaller."
+        "other, each after the start of its libraries (above). Fewer questions would be faster, and groups smaller."
     )
     return Row(GROUP, what, [minutes], "min", target, lambda value: value <= 6, note)
