@@ -23,6 +23,8 @@ PAIRS = [(site, position) for site in SITES for position in POSITIONS]
 LAYERS, HIDDEN, PROBED, SAMPLES = 64, 5120, 2000, 1000
 MODELS, DATASETS = 12, 4
 PROCESSES = 2
+PAUSE = 60
+"""Seconds without any job that tell one run from the next."""
 
 
 def rows(size: str, scratch: Path) -> Iterator[Row]:
@@ -200,9 +202,12 @@ def _demo(results: Path) -> Row:
     jobs = [json.loads(path.read_text("utf-8")) for path in results.glob("logs/**/*.json")]
     if not jobs or not (results / "verdict.json").exists():
         return Row(GROUP, what, (), "min", target, skipped="no demo was run in this folder: make demo")
-    started, ended = (
-        find(datetime.fromisoformat(job[key]) for job in jobs) for find, key in ((min, "started"), (max, "ended"))
-    )
+    times = sorted((datetime.fromisoformat(job["started"]), datetime.fromisoformat(job["ended"])) for job in jobs)
+    started, ended = times[0]
+    for begun, stopped in times:
+        if (begun - ended).total_seconds() > PAUSE:
+            return Row(GROUP, what, (), "min", target, skipped="the demo in this folder was made in several runs")
+        ended = max(ended, stopped)
     minutes = (ended - started).total_seconds() / 60
     inference = sum(json.loads(path.read_text("utf-8"))["seconds"] for path in results.glob("logs/inference/**/*.json"))
     note = (

@@ -1,5 +1,6 @@
 """The plan's prediction beside the time that inference really takes here."""
 
+import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +44,7 @@ def rows(size: Size, models: Path) -> Iterator[Row]:
     }
     flops = {"both passes": expected.clean + expected.knockout, "answers": expected.answers}
     for name, taken in seconds.items():
-        median = sorted(taken)[len(taken) // 2]
+        median = statistics.median(taken)
         yield Row(
             f"The plan, few-shot prompts: {number} samples of {samples.tokens:.0f} tokens",
             f"{name}: time against the plan's prediction",
@@ -53,7 +54,7 @@ def rows(size: Size, models: Path) -> Iterator[Row]:
             note=f"Predicted {plan[name]:.2f} s at a peak of {peak / 1e9:.0f} GFLOP/s (a product of two matrices "
             f"here), of which the plan assumes {settings.utilisation:.0%} for whole prompts and "
             f"{settings.decode_utilisation:.0%} for single tokens; measured {median:.2f} s, which is "
-            f"{flops[name] / median / peak:.0%} of the peak.",
+            f"{flops[name] / median / peak:.0%} of the peak by the plan's count.",
         )
 
 

@@ -23,11 +23,14 @@ activations within 1e-4 of their length; a difference ends the run. Each gets th
 questions, answered by the model itself, read at the last token, sites `attn` and `mlp`. One sweep is a clean pass and
 what it takes to know every layer's activation under knockout. Ours computes in every run what the prompts begin with,
 which a job does once. The others pad whole sequences, use no cache and leave out the head (TransformerLens computes it
-for one position after its last pass); "stopping at layer k" ends a pass behind the MLP of layer k.
+for one position after its last pass); "stopping at layer k" ends a pass behind the MLP of layer k. TransformerLens
+attends in transformers' eager way, the others by SDPA. With few-shot prompts the ratios are the product of two things,
+two passes and the prefix that is computed once; none of the others shares a prefix. Without examples they are nearer
+to what two passes alone gain.
 
-How the sizes were chosen: the default is to end within ten minutes on two quiet cores, and one pass per layer takes
-most of that, so that its batch is small. Larger batches favour two passes, because more samples share one prefix. The
-curves vary one quantity at a time, with 4 samples, and with 10 layers where layers are not varied; the processes
+How the sizes were chosen: the default is to end within a quarter of an hour on two quiet cores, and one pass per layer
+takes much of that, so that its batch is small. Larger batches favour two passes, because more samples share a prefix.
+The curves vary one quantity at a time, with 4 samples, and with 10 layers where layers are not varied; the processes
 share a random model of 10 layers (hidden size 512), with one thread each.
 """
 

@@ -20,7 +20,7 @@ class Size:
     curve_prefix: tuple[int, ...]
     memory: tuple[int, int] = (1000, 4000)
     """Samples of the two jobs whose peak memory is compared."""
-    memory_runs: int = 2
+    memory_runs: int = 3
     layers: int | None = None
     """The first so many of the model; None for all."""
     prompt_tokens: int | None = None

@@ -61,6 +61,7 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
     # What a chunk depends on; how the questions are dealt out does not matter.
     identity = {
         **facts,
+        "answered": "apart" if options.generated else "here",  # decides how activations are read
         "code": made_by["code"],
         "versions": {name: made_by["versions"][name] for name in ("torch", "transformers", "tokenizers")},
         "settings": stage.model_dump(

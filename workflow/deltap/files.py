@@ -25,7 +25,7 @@ def whole(path: str | Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.tmp{path.suffix}")
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())  # some writers make files that only their owner may read
+        temporary.chmod(0o666 & ~_UMASK)  # some writers make files that only their owner may read
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
@@ -37,6 +37,9 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+_UMASK = _umask()  # once, since asking for it changes it for a moment
 
 
 def _flush(path: Path) -> None:

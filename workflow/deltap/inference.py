@@ -157,7 +157,8 @@ class Inference:
         """Return what is said to each sample, and the activations that came up while it was generated.
 
         Those of the test split are not among them: it goes through both passes in the same batches, so that rounding,
-        which depends on the batch, is the same in both.
+        which depends on the batch, is the same in both. Nor are any of a model that thinks first: its answers are
+        thousands of tokens long, and all of them would have to be held.
         """
         said: dict[int, Said] = {}
 
@@ -167,7 +168,8 @@ class Inference:
             return [] if row["exclusion"] or row["split"] == "test" else self._positions(row)
 
         questions, prompts = [sample.question for sample in samples], [sample.prompt for sample in samples]
-        generated, activations = self.generation(questions, prompts, progress, self.stage.inference.sites, places)
+        reading = None if self.stage.entry.thinking else places
+        generated, activations = self.generation(questions, prompts, progress, self.stage.inference.sites, reading)
         for index, item in enumerate(generated):
             if index not in said:
                 said[index] = self._said(samples[index], item)

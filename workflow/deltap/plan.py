@@ -67,10 +67,17 @@ def planned(
         weights=one.weights,
     )
     loads = len(questions) * shards * (extractors + answers_apart)
-    found = _timed(name, entry, shape, total, sum(questions) * generation_flops(shape, tokens)[1], loads, settings)
-    rows = entry.batch_tokens // (tokens.question + entry.max_new_tokens)
-    read = 0 if answers_apart else rows * tokens.answer * shape.layers * shape.hidden * sites * BYTES[entry.dtype]
-    return replace(found, read_bytes=read)
+    found = _timed(
+        name, entry, shape, total, sum(questions) * generation_flops(shape, tokens)[1], loads, settings, tokens
+    )
+    reads = not (answers_apart or entry.thinking)
+    held = _rows(entry, tokens) * (entry.max_new_tokens + 1) if reads else 0
+    return replace(found, read_bytes=held * shape.layers * shape.hidden * sites * BYTES[entry.dtype])
+
+
+def _rows(entry: ModelEntry, tokens: Tokens) -> int:
+    """Return how many questions are answered in one batch."""
+    return max(1, entry.batch_tokens // (tokens.question + entry.max_new_tokens))
 
 
 def asked(name: str, entry: ModelEntry, shape: Shape, requests: int, loads: int, settings: PlanSettings) -> Planned:
@@ -85,11 +92,18 @@ def asked(name: str, entry: ModelEntry, shape: Shape, requests: int, loads: int,
         activations=0,
         weights=shape.parameters * BYTES[entry.dtype],
     )
-    return _timed(name, entry, shape, total, requests * decode, loads, settings)
+    return _timed(name, entry, shape, total, requests * decode, loads, settings, tokens)
 
 
 def _timed(
-    name: str, entry: ModelEntry, shape: Shape, total: Cost, decode: float, loads: int, settings: PlanSettings
+    name: str,
+    entry: ModelEntry,
+    shape: Shape,
+    total: Cost,
+    decode: float,
+    loads: int,
+    settings: PlanSettings,
+    tokens: Tokens,
 ) -> Planned:
     """Return the plan of what costs ``total``, of which ``decode`` FLOPs are generated token by token."""
     seconds_loading = loads * total.weights / (settings.load_gigabytes_per_second * 1e9)
@@ -102,7 +116,8 @@ def _timed(
         hours[device] = (computing + seconds_loading) / 3600
         loading[device] = seconds_loading / (computing + seconds_loading)
     size = BYTES[entry.dtype]
-    cached = entry.batch_tokens * shape.layers * 2 * shape.kv_heads * shape.head_dim * size
+    positions = _rows(entry, tokens) * (tokens.prefix + tokens.question + entry.max_new_tokens)
+    cached = positions * shape.layers * 2 * shape.kv_heads * shape.head_dim * size
     return Planned(name, shape, total, loads, entry.gpus, cached, hours, loading)
 
 

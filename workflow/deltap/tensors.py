@@ -115,7 +115,9 @@ class ActivationFiles:
             kind, count = _STORED[stored.dtype], stored.samples * stored.hidden
             values = np.fromfile(path, kind, count, offset=stored.start + index * count * kind.itemsize)
             if stored.dtype == "BF16":
-                values = (values.astype(np.uint32) << 16).view(np.float32)
+                bits = values.astype("<u4")
+                bits <<= 16
+                values = bits.view("<f4")
             parts.append(values.astype(np.float32, copy=False).reshape(stored.samples, stored.hidden))
         return np.concatenate(parts)
 

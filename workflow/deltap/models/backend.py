@@ -14,6 +14,7 @@ _KERNELS = {
     "_scaled_dot_product_cudnn_attention": "cuDNN attention",
     "_scaled_dot_product_fused_attention_overrideable": "the device's own attention",
 }
+OWN = "algebra of this project's own, for capped logits"
 PLAIN = "plain algebra"
 """Logits, softmax and weighted sum one after the other, each with all queries times keys in memory."""
 

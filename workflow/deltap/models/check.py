@@ -22,7 +22,8 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
     On one prompt, of which "Argentina" is cut:
 
     1. the attention used here gives what the model's own gives;
-    2. a mask that cuts nothing gives the clean activations, alone and in a padded batch from the shared prefix;
+    2. a mask that cuts nothing gives the clean activations; a padded batch from the shared prefix gives those of one
+       sequence, and so does what comes up while answers are generated;
     3. positions before the first cut token do not change, and later ones do;
     4. the activations of a layer k in the middle are those of a pass that cuts in layers 0 … k only.
 
@@ -56,9 +57,11 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
     own = forward(own_attention=True)
 
     engine.share_prefix(prompter.prefix_ids)
-    longer = [*ids, *ids[-3:]]
-    batch = engine.forward([ids, longer], [[cut[0] - 1, last]] * 2, sites, exact_question=[cut, cut])
-    batch = {site: states[:, :1] for site, states in batch.items()}
+    two = [ids, [*ids, *ids[-3:]]]
+    batch_clean, batch = engine.clean_and_knockout(two, [[cut[0] - 1, last]] * 2, sites, [cut, cut])
+    places = [[len(prompt) - 1, len(prompt)] for prompt in two]  # the last of the prompt, the first of the answer
+    said, came_up = engine.generate_and_read(two, {ids[0]}, 3, sites, lambda index, answer: places[index])
+    again = {index: engine.forward([two[index] + said[index]], [places[index]], sites) for index in came_up}
 
     whole = knockout
     if isinstance(engine, ParallelEngine):
@@ -90,7 +93,13 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
             first=middle,
         )
         refuse("the ranks together compute something else than one process", whole[site][:1], knockout[site][:1])
-        refuse("a padded batch from the shared prefix differs from one sequence", knockout[site], batch[site])
+        for alone, together in ((clean, batch_clean), (knockout, batch)):
+            refuse(
+                "a padded batch from the shared prefix differs from one sequence", alone[site], together[site][:, :1]
+            )
+        for index, read in came_up.items():
+            refuse("what comes up with an answer differs from a pass", again[index][site], read[site])
+    engine.kernels.clear()  # real batches have other shapes
     if any(torch.equal(clean[site][:, :, 1], knockout[site][:, :, 1]) for site in sites):
         raise DeltapError(
             f"{type(engine.model).__name__}: the load check failed: cutting attention changes nothing; this model "

@@ -51,8 +51,8 @@ class Engine:
         self._config = model.config.get_text_config()  # type: ignore[union-attr, operator]
         self._prefix_ids: list[int] = []
         self._prefix: Cache = self._nothing()
-        self._kernels: dict[str, str] = {}
-        """By which kernel attention was computed, for each kind of mask."""
+        self.kernels: dict[str, str] = {}
+        """By which kernel attention was computed, for each kind of pass; what is there is not looked at again."""
 
     @property
     def hidden(self) -> int:
@@ -143,6 +143,7 @@ class Engine:
                     raise NotFinite(chosen[error.prompt]) from None
                 for row, (index, tokens) in enumerate(zip(chosen, continued, strict=True)):
                     answers[index] = tokens
+                    found.pop(index, None)  # of a try for which memory did not suffice
                     if trace and places:
                         first = len(prompts[index]) - 1
                         steps = [position - first for position in places(index, tokens)]
@@ -297,10 +298,12 @@ class Engine:
     def _in_batches(self, lengths: Sequence[int], divide: Divide, compute: Callable[[list[int]], None]) -> None:
         """Compute items of so many tokens batch by batch; where memory runs out, go on with smaller batches.
 
+        The next call begins with ``batch_tokens`` again, so that what a chunk is computed in does not depend on others.
         Raises DeltapError with the remedy where one item alone does not fit, or where several ranks hold the model: all
         of them would have to run out at the same place.
         """
-        waiting = list(divide(lengths, self.batch_tokens))
+        budget = self.batch_tokens
+        waiting = list(divide(lengths, budget))
         while waiting:
             items = waiting[0]
             tokens = len(items) * max(lengths[item] for item in items)
@@ -319,32 +322,30 @@ class Engine:
                         "the CPU",
                     ) from error
             # Outside of the exception, which keeps what it failed with in memory.
-            self.batch_tokens = tokens // 2
+            budget = tokens // 2
             logger.warning(
-                "out of memory with a batch of %d tokens; going on with %d (batch_tokens says what to start with)",
+                "out of memory with a batch of %d tokens; going on with %d (lower batch_tokens to begin with fewer)",
                 tokens,
-                self.batch_tokens,
+                budget,
             )
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
             left = sorted(item for batch in waiting for item in batch)
-            waiting = [
-                [left[item] for item in batch] for batch in divide([lengths[item] for item in left], self.batch_tokens)
-            ]
+            waiting = [[left[item] for item in batch] for batch in divide([lengths[item] for item in left], budget)]
 
     def _observed(self, compute: Callable[[list[int]], None], items: list[int]) -> None:
         """Compute a batch; tell the log of each kernel by which attention is computed for the first time."""
-        known = set(self._kernels)
-        with kernels_noted(self._kernels):
+        known = set(self.kernels)
+        with kernels_noted(self.kernels):
             compute(items)
-        for kind in sorted(self._kernels.keys() - known):
-            slow = self._kernels[kind] == PLAIN and self.device.type == "cuda"
+        for kind in sorted(self.kernels.keys() - known):
+            slow = self.kernels[kind] == PLAIN and self.device.type == "cuda"
             logger.log(
                 logging.WARNING if slow else logging.INFO,
                 "attention of %s on %s: %s%s",
                 kind,
                 self.device.type,
-                self._kernels[kind],
+                self.kernels[kind],
                 "; slower than need be, see docs/engines.md" if slow else "",
             )
 

@@ -21,7 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from deltap.errors import DeltapError
-from deltap.models.backend import watched
+from deltap.models.backend import OWN, watched
 
 ATTENTION = "knockout"
 """Name of the attention implementation that a model needs for knockout; without edges to cut it is plain SDPA.
@@ -130,7 +130,8 @@ def _attention(
     kernels, kind = _kernels.get(), _kind(query, edges, attention_mask)
     if kernels is None or kind in kernels:
         return attend(), None
-    result, kernels[kind] = watched(attend)
+    result, kernel = watched(attend)
+    kernels[kind] = kernel if keywords.get("softcap") is None else OWN
     return result, None
 
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from deltap.errors import DeltapError
 
-_WORDS = ("out of memory", "can't allocate memory", "Cannot allocate memory", "not enough memory")
+_WORDS = ("out of memory", "can't allocate memory", "Cannot allocate memory", "not enough memory", "ALLOC_FAILED")
 
 
 @contextmanager

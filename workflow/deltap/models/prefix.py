@@ -1,7 +1,8 @@
 """Keys and values of a beginning that several passes have in common.
 
 transformers' caches grow with every pass. Passes that begin alike, such as the clean one and the one under knockout,
-need a beginning that stays as it is, is not copied for each sample of a batch, and takes no memory for what follows.
+need a beginning that stays as it is and takes no memory for what follows. A prefix that all samples share is not copied
+for each of them until more keys and values are put behind it.
 """
 
 import copy
