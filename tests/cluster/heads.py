@@ -91,7 +91,7 @@ def chunks(folder: Path) -> dict[str, int]:
     A chunk of answers alone is kept after its activations; a job that ends in between leaves it out.
     """
     finished = {}
-    for path in (folder / "work" / "chunks").glob("??/*.safetensors"):
+    for path in (folder / "work" / "chunks").glob("??/[!.]*.safetensors"):
         with safe_open(path, "np") as file:
             if file.keys():
                 finished[path.name] = path.stat().st_mtime_ns
