@@ -18,6 +18,10 @@ NAMES = {"nnsight": "nnsight", "TransformerLens": "transformer-lens"}
 """Of the libraries, and of their packages."""
 
 
+Forward = Callable[[torch.Tensor | None, range], dict[tuple[str, int], torch.Tensor]]
+"""A pass with this mask, as far as the last of the layers that are read; their states by site and layer."""
+
+
 class Absent(Exception):
     """A library is not installed; the text says how to get it."""
 
@@ -53,14 +57,7 @@ def nnsight(model: Any, tokenizer: Any, samples: Samples) -> Callable[[], Result
         found |= kept
         return found
 
-    @torch.inference_mode()
-    def run() -> Result:
-        clean, knockout = forward(None, range(layers)), {}
-        for layer in range(layers):
-            knockout |= forward(batch.cut, range(layer, layer + 1))
-        return stacked(clean, knockout)
-
-    return run
+    return _sweep(forward, batch, layers)
 
 
 def transformer_lens(model: Any, tokenizer: Any, samples: Samples) -> Callable[[], Result]:
@@ -98,6 +95,12 @@ def transformer_lens(model: Any, tokenizer: Any, samples: Samples) -> Callable[[
             logits_to_keep=1,
         )
         return found
+
+    return _sweep(forward, batch, layers)
+
+
+def _sweep(forward: Forward, batch: Padded, layers: int) -> Callable[[], Result]:
+    """Return a clean pass and one pass under knockout for each layer, of which that layer is read."""
 
     @torch.inference_mode()
     def run() -> Result:

@@ -181,7 +181,8 @@ class Inference:
         """Return the activations of the clean pass, for all that is usable, and of the knockout pass for ``tested``."""
         engine, sites = self.model.engine, self.stage.inference.sites
         progress(len(came_up))
-        rest = [i for i, each in enumerate(said) if each.row["exclusion"] is None and i not in {*came_up, *tested}]
+        read = {*came_up, *tested}
+        rest = [index for index, each in enumerate(said) if each.row["exclusion"] is None and index not in read]
         sequences = [each.ids for each in said]
 
         def of(indices: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
