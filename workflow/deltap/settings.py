@@ -199,7 +199,7 @@ class InferenceSettings(Section):
     sites: tuple[Site, ...] = Field(("attn", "mlp"), min_length=1)
     positions: tuple[Position, ...] = Field(("last", "exact_answer_last", "before_exact_answer"), min_length=1)
     chunk_questions: int = Field(128, ge=1)
-    """Questions per chunk of the store: what a killed job loses at most."""
+    """Questions per chunk of the store: what a killed job loses, besides a chunk that is just being written."""
 
     @field_validator("sites", "positions")
     @classmethod
