@@ -29,6 +29,12 @@ Site = Literal["attn", "mlp", "resid"]
 Position = Literal["last", "exact_answer_last", "before_exact_answer"]
 Anchor = Literal["q_anchored", "a_anchored"]
 Grouping = Literal["per_layer", "reference"]
+Intervention = Literal["exact_question", "noise", "random_tokens", "random_mass", "answer_queries"]
+"""What was done between the two probabilities of a sample: the cut of the method, or a control."""
+Estimate = Literal[
+    "plain", "same_groups", "permuted_labels", "cross_fitted", "leave_layers_out", "stable_samples", "calibrated"
+]
+"""How probes and groups were made: as in the method (plain), or by a control."""
 Extractor = Literal["auto", "given", "fields", "llm", "rules"]
 Split = Literal["train", "validation", "test"]
 Format = Literal["png", "pdf", "svg", "html"]
@@ -228,6 +234,71 @@ class BootstrapSettings(Section):
     draws: int = Field(2000, ge=1)
     level: Fraction = 0.95
     seed: int = Field(0, ge=0)
+
+
+class WindowSettings(Section):
+    """Knockout in a window of layers that slides over the depth."""
+
+    widths: tuple[Annotated[int, Field(ge=1)], ...] = Field((1, 4), min_length=1)
+    """Layers of a window; 1 is a single layer."""
+    read_at: Literal["reference", "end"] = "reference"
+    """At the reference layer k*, whatever the window, or at the window's last layer."""
+    samples: int | None = Field(200, ge=1)
+    """Test samples at most, the first by their hashes; null: all."""
+
+
+class HeadSettings(Section):
+    """Knockout in a single head of a single layer, read at the reference layer k*."""
+
+    layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
+    samples: int | None = Field(100, ge=1)
+    """Test samples at most, the first by their hashes; null: all."""
+
+
+class InterventionSettings(Section):
+    """Other cuts, to which that of the exact question tokens is compared. They need the language model once more."""
+
+    random_tokens: int = Field(3, ge=0)
+    """Draws of as many tokens as the exact question has, outside of it."""
+    random_mass: int = Field(1, ge=0)
+    """Draws of so many tokens outside of the exact question that as much attention is removed."""
+    answer_queries: bool = True
+    """The exact question's edges to the answer only, instead of those to every later position."""
+    dose: tuple[Annotated[int, Field(ge=1)], ...] = (1, 2, 4)
+    """So many of the exact question's tokens only."""
+    windows: WindowSettings | None = WindowSettings()
+    """Null: none."""
+    heads: HeadSettings | None = None
+    """Null: none."""
+
+
+class ControlSettings(Section):
+    """Controls: is the effect more than selection, chance and cutting anything would give? (docs/controls.md)
+
+    For one site and position, those of the main figure.
+    """
+
+    site: Site = "attn"
+    position: Position = "exact_answer_last"
+    seed: int = Field(0, ge=0)
+    permuted_labels: int = Field(5, ge=0)
+    """Draws of probes that are trained on permuted labels; 0: none."""
+    noise: int = Field(5, ge=0)
+    """Draws of noise that takes the place of the cut, of the size by which neighbouring layers differ; 0: none."""
+    cross_fitting: bool = True
+    """Anchors by probes from one half of the training samples, ΔP by probes from the other, both ways."""
+    leave_layers_out: int | None = Field(2, ge=0)
+    """The curve at a layer has the groups of the best layer that is farther away than this; null: not computed."""
+    strength: tuple[Annotated[float, Field(gt=0)], ...] = (0.0003, 0.003, 0.03, 0.3)
+    """Values of ``probe.regularisation`` at which depth and flip rate are computed; empty: none."""
+    refits: int = Field(20, ge=0)
+    """Draws of the outer bootstrap, which trains probes, chooses k* and forms groups anew; 0: none."""
+    stable: Fraction = 0.8
+    """Share of its verdicts (deeper half of the layers, all refits) that has to agree for a sample to be stable."""
+    min_n: int = Field(10, ge=2)
+    """A layer counts for a group only with so many samples."""
+    interventions: InterventionSettings | None = InterventionSettings()
+    """Null: none, so that no language model is loaded."""
 
 
 class VerdictSettings(Section):
@@ -733,6 +804,8 @@ class RunSettings(Section):
     probe: ProbeSettings = ProbeSettings()
     bootstrap: BootstrapSettings = BootstrapSettings()
     verdict: VerdictSettings = VerdictSettings()
+    controls: ControlSettings | None = None
+    """Null: none are computed."""
     plan: PlanSettings = PlanSettings()
     paths: PathSettings = PathSettings()
     model_files: tuple[str, ...] = ()

@@ -213,11 +213,14 @@ ANCHORS = _schema(
     anchor_reference=_name,  # the anchor at layer k_star
 )
 
-# The tidy table: one row per grouping, test sample, layer, site and position.
+# The tidy table: one row per grouping, test sample, layer, site and position; with controls, one for each of them too.
 DELTA_P = _schema(
     model=_name,
     dataset=_name,
     extractor=_name,
+    intervention=_name,  # exact_question, or what a control cut instead
+    estimate=_name,  # plain, or how a control made probes and groups
+    draw=_int,  # of a control that is drawn several times; 0 elsewhere
     grouping=_name,  # per_layer or reference
     anchor=_name,  # q_anchored or a_anchored
     site=_name,
@@ -231,20 +234,59 @@ DELTA_P = _schema(
     delta_p=pa.float32(),  # percentage points, for the configured reference class
 )
 
-# Mean ΔP and its interval.
+# Mean ΔP and its interval. Of several draws all samples count, each as often as it is in the group.
 SUMMARY = _schema(
     model=_name,
     dataset=_name,
     extractor=_name,
+    intervention=_name,
+    estimate=_name,
     grouping=_name,
     anchor=_name,
     site=_name,
     position=_name,
     layer=_int,
-    n=_int,
+    n=_int,  # of several draws the mean, rounded
     mean=_float,  # null where n = 0
     ci_low=_float,  # null where n < 2
     ci_high=_float,
+)
+
+# One row per test sample, intervention and draw: what was cut instead of the exact question.
+INTERVENTIONS = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    question_id=_string,
+    shard=_int,
+    intervention=_name,  # of the configuration: random_tokens, random_mass, answer_queries, dose_1, window_4, heads, …
+    draw=_int,
+    tokens=pa.list_(_int),  # positions in prompt + answer whose edges are cut
+    from_question=_int,  # how many of them are of the question; the others fill up from template and examples
+    exact_question_tokens=_int,  # how many E_Q has
+    mass=_float,  # attention that the cut removes from a later token, 0 … 1, mean over these, heads and layers
+    exact_mass=_float,  # the same of the exact question's cut
+    row=_int,  # in the activation file of the intervention and draw
+)
+
+# Statistics of the controls, one row each.
+CONTROLS = _schema(
+    model=_name,
+    dataset=_name,
+    extractor=_name,
+    site=_name,
+    position=_name,
+    control=_name,  # which control
+    statistic=_name,  # what was computed; percentage points and percent where it is ΔP or a share
+    grouping=_name,  # null where it has none
+    group=_name,  # an anchor, a class, both; null where it is of all samples
+    layer=_int,  # null where it is of several
+    at=_float,  # what the control varies: C, tokens, a window's first layer; null where nothing
+    n=_int,  # samples behind it
+    value=_float,
+    ci_low=_float,
+    ci_high=_float,
+    p=_float,  # of no difference, corrected for the number of layers; null where it is not tested
 )
 
 
