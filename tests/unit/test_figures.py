@@ -52,6 +52,8 @@ def row(layer: int = 0, **values: Any) -> dict[str, Any]:
         "model": "m",
         "dataset": "d",
         "extractor": "auto",
+        "intervention": "exact_question",
+        "estimate": "plain",
         "grouping": "per_layer",
         "anchor": "q_anchored",
         "site": "attn",

@@ -41,7 +41,8 @@ def table(
                 value = float(mean[layer] + noise[sample, layer])
                 rows.append(
                     {
-                        "model": model, "dataset": dataset, "extractor": "auto", "grouping": "per_layer",
+                        "model": model, "dataset": dataset, "extractor": "auto",
+                        "intervention": "exact_question", "estimate": "plain", "draw": 0, "grouping": "per_layer",
                         "anchor": anchor, "site": "attn", "position": "exact_answer_last", "layer": layer,
                         "question_id": f"{anchor}{sample}", "delta_p": value,
                     }

@@ -27,7 +27,10 @@ def delta_p(p_clean: np.ndarray, p_knockout: np.ndarray, reference_is_truthful: 
 
 
 def tidy(anchors: pa.Table, stage: DeltaPStage) -> pa.Table:
-    """Return the DELTA_P rows of one anchor, for each configured grouping, from one series' ANCHORS."""
+    """Return the DELTA_P rows of one anchor, for each configured grouping, from one series' ANCHORS.
+
+    They are those of the method itself: the exact question cut, plain probes and groups.
+    """
     frame = anchors.to_pandas()
     frame["delta_p"] = delta_p(frame["p_clean"].to_numpy(), frame["p_knockout"].to_numpy(), _reference(frame, stage))
     per_grouping = {
@@ -35,7 +38,9 @@ def tidy(anchors: pa.Table, stage: DeltaPStage) -> pa.Table:
         "reference": frame["anchor_reference"].astype(str).to_numpy(),
     }
     parts = [
-        frame[per_grouping[grouping] == stage.anchor].assign(grouping=grouping, anchor=stage.anchor)
+        frame[per_grouping[grouping] == stage.anchor].assign(
+            intervention="exact_question", estimate="plain", draw=0, grouping=grouping, anchor=stage.anchor
+        )
         for grouping in stage.groupings
     ]
     return pa.Table.from_pandas(pd.concat(parts)[DELTA_P.names], DELTA_P, preserve_index=False)
@@ -90,24 +95,29 @@ def summarise(table: pa.Table, settings: BootstrapSettings, anchors: Sequence[st
     """Return mean ΔP with its interval (SUMMARY) for every group and layer of a DELTA_P table.
 
     The bootstrap draws from the samples of a model and data set, over both anchors. Each of ``anchors`` is listed at
-    every layer, with n = 0 where it has no sample.
+    every layer, with n = 0 where it has no sample. Where a control was drawn several times a sample counts as often as
+    it is in the group, and n is the mean over the draws, rounded.
     """
-    needed = [*SERIES, "grouping", "anchor", "site", "position", "layer", "question_id", "delta_p"]
+    kinds = ["intervention", "estimate", "grouping", "site", "position"]
+    needed = [*SERIES, *kinds, "draw", "anchor", "layer", "question_id", "delta_p"]
     rows: list[dict[str, Any]] = []
     for series, samples in table.select(needed).to_pandas().groupby(SERIES, sort=False, observed=True):
         places, ids = pd.factorize(samples["question_id"], sort=True)
         samples = samples.assign(sample=places)
         counts = resampling_counts(len(ids), settings)
-        for group, part in samples.groupby(["grouping", "site", "position"], sort=False, observed=True):
+        for group, part in samples.groupby(kinds, sort=False, observed=True):
             layers = np.arange(part["layer"].max() + 1)
+            draws = part["draw"].nunique()
             for name in anchors:
                 chosen = part[part["anchor"] == name]
                 where = (chosen["sample"].to_numpy(), chosen["layer"].to_numpy())
-                values = np.zeros((len(ids), len(layers)))
-                member = np.zeros((len(ids), len(layers)), dtype=bool)
-                values[where], member[where] = chosen["delta_p"], True
-                statistics = zip(layers, *group_mean(values, member, counts, settings.level), strict=True)
-                key = dict(zip([*SERIES, "grouping", "site", "position"], [*series, *group], strict=True))
+                sums, times = np.zeros((len(ids), len(layers))), np.zeros((len(ids), len(layers)))
+                np.add.at(sums, where, chosen["delta_p"].to_numpy(float))
+                np.add.at(times, where, 1.0)
+                _, mean, low, high = group_mean(sums, times, counts, settings.level)
+                n = np.rint(times.sum(axis=0) / draws).astype(int)
+                statistics = zip(layers, n, mean, low, high, strict=True)
+                key = dict(zip([*SERIES, *kinds], [*series, *group], strict=True))
                 rows += [
                     {
                         **key,

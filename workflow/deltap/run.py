@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from deltap.errors import DeltapError, nearest
-from deltap.figures.variants import figure_variants, find_table, table_names
+from deltap.figures.variants import figure_variants, find_table, is_control, table_names
 from deltap.files import digest
 from deltap.hub import Repository
 from deltap.manifest import MANIFEST
@@ -295,6 +295,8 @@ class Run:
             for name in getattr(entry, key) or ():
                 if name not in valid:
                     raise DeltapError(f"figure {figure!r}: {key}: {name!r} is not in this run{nearest(name, valid)}")
+        if is_control(entry) and not self.settings.controls:
+            raise DeltapError(f"figure {figure!r}: it shows a control, and this run has none: give it 'controls: {{}}'")
 
     def labels_stage(self) -> LabelsStage:
         """Return what labels depend on."""

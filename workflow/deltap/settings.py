@@ -698,6 +698,10 @@ class DeltaPFigure(LayerFigure):
     """Null: the run's."""
     grouping: Grouping | None = "per_layer"
     """Null: every configured one, each in a file of its own."""
+    intervention: Intervention = "exact_question"
+    """What was done; others are there where the run has controls."""
+    estimate: Estimate = "plain"
+    """How probes and groups were made; others are there where the run has controls."""
     reference_class: ReferenceClass | None = None
     """Null: the run's. Another one is computed from ``anchors.parquet``."""
     interval: Fraction | None = None

@@ -21,20 +21,21 @@ def resampling_counts(samples: int, settings: BootstrapSettings) -> np.ndarray:
 
 
 def group_mean(
-    values: np.ndarray, member: np.ndarray, counts: np.ndarray, level: float
+    sums: np.ndarray, times: np.ndarray, counts: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return n, mean and the ends of the percentile interval of a group's mean, for each layer.
 
-    ``values`` and the boolean ``member`` have the shape (samples, layers); ``counts`` is `resampling_counts` of the
-    samples. A draw's mean is taken over the group's members in it; a draw without any says nothing and is left
-    out. The mean is NaN where n = 0, the interval where n < 2. Source: Efron & Tibshirani 1993, chapter 13.
+    ``sums`` and ``times``, shape (samples, layers), are the sum of a sample's values in the group and how many these
+    are: 1 for its members, 0 for others. ``counts`` is `resampling_counts` of the samples. A draw's mean is taken over
+    the group's members in it; a draw without any says nothing and is left out. n is the number of members. The mean is
+    NaN where n = 0, the interval where n < 2. Source: Efron & Tibshirani 1993, chapter 13.
     """
-    inside = member.astype(float)
-    filled = np.where(member, values, 0.0)
-    n = member.sum(axis=0)
+    times = np.asarray(times, dtype=float)
+    filled = np.where(times > 0, sums, 0.0)
+    n = (times > 0).sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = filled.sum(axis=0) / n
-        draws = (counts @ filled) / (counts @ inside)  # (draws, layers)
+        mean = filled.sum(axis=0) / times.sum(axis=0)
+        draws = (counts @ filled) / (counts @ times)  # (draws, layers)
     tail = 100 * (1 - level) / 2
     low, high = np.full(len(n), np.nan), np.full(len(n), np.nan)
     empty = np.isnan(draws).any(axis=0)

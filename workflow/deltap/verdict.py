@@ -55,10 +55,14 @@ class Curves:
 
 
 def curves(table: pa.Table, settings: VerdictSettings, bootstrap: BootstrapSettings) -> Curves | None:
-    """Return the curves of one series' DELTA_P rows, None where it has none of the judged site and position."""
+    """Return the curves of one series' DELTA_P rows, None where it has none of the judged site and position.
+
+    Rows of controls are left out.
+    """
     model, dataset = (str(table[name][0]) for name in ("model", "dataset"))
-    for name in ("site", "position", "grouping"):
-        table = table.filter(pc.equal(table[name].cast(pa.string()), getattr(settings, name)))
+    wanted = {name: getattr(settings, name) for name in ("site", "position", "grouping")}
+    for name, value in {**wanted, "intervention": "exact_question", "estimate": "plain"}.items():
+        table = table.filter(pc.equal(table[name].cast(pa.string()), value))
     if not len(table):
         return None
     frame = table.select(["anchor", "layer", "question_id", "delta_p"]).to_pandas()

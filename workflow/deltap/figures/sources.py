@@ -134,7 +134,9 @@ def _select(
 def _chosen(entry: FigureEntry, source: TableSource) -> dict[str, Sequence[str] | None]:
     """Return column → values that are wanted, or None for whatever there is."""
     extractor = source.extractor or (None if entry.extractor == "all" else entry.extractor)
-    single = {key: getattr(entry, key, None) for key in ("site", "position", "grouping", "split")}
+    single = {
+        key: getattr(entry, key, None) for key in ("site", "position", "grouping", "split", "intervention", "estimate")
+    }
     return {
         "model": entry.models,
         "dataset": entry.datasets,

@@ -20,9 +20,17 @@ _TABLES = {
 def table_names(entry: FigureEntry) -> tuple[str, ...]:
     """Return the tables of a run that a figure can be drawn from, the quickest first."""
     names = _TABLES[entry.kind]
+    if is_control(entry):
+        names = tuple(name for name in names if name != "anchors")  # which has the method itself only
     if entry.kind == "delta_p" and (getattr(entry, "reference_class", None) or getattr(entry, "interval", None)):
         return names[1:] + names[:1]  # what a summary was not made with it does not carry
     return names
+
+
+def is_control(entry: FigureEntry) -> bool:
+    """Tell whether a figure shows what only a run with controls has."""
+    usual = {"intervention": "exact_question", "estimate": "plain"}
+    return any(getattr(entry, key, value) != value for key, value in usual.items())
 
 
 def find_table(path: str | Path, entry: FigureEntry) -> Path:
