@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
 from deltap.probe import Probe
-from deltap.probes import _log_loss, fit, fit_layers, lacking_class, untrained
+from deltap.probes import balanced_log_loss, fit, fit_layers, lacking_class, untrained
 from deltap.settings import SPLITS, ProbeSettings
 from deltap.tensors import ActivationFiles, write_activations
 
@@ -46,7 +46,7 @@ def test_log_loss_is_scikit_learns_with_balanced_weights():
     generator = np.random.default_rng(0)
     truthful, probability = generator.random(50) < 0.2, np.r_[0.0, 1.0, generator.random(48)]
     expected = log_loss(truthful, probability, sample_weight=compute_sample_weight("balanced", truthful))
-    assert _log_loss(truthful, probability) == pytest.approx(expected, rel=1e-12)
+    assert balanced_log_loss(truthful, probability) == pytest.approx(expected, rel=1e-12)
 
 
 def test_an_mlp_probe_learns_what_no_line_separates():

@@ -171,11 +171,11 @@ def _fit_layer(
     validation = x[rows["validation"]]
     with threadpool_limits(1):
         fits = fit(x[rows["train"]], truthful["train"], values, settings)
-        losses = [_log_loss(truthful["validation"], each.probe.probability(validation)) for each in fits]
+        losses = [balanced_log_loss(truthful["validation"], each.probe.probability(validation)) for each in fits]
     return fits, losses
 
 
-def _log_loss(truthful: np.ndarray, probability: np.ndarray) -> float:
+def balanced_log_loss(truthful: np.ndarray, probability: np.ndarray) -> float:
     """Return the log loss in nats, both classes weighing the same.
 
     scikit-learn's, with balanced weights, gives the same; its checks take longer than a small layer's fit.
@@ -199,7 +199,7 @@ def _score(found: Fit, x: np.ndarray, truthful: np.ndarray, layer: int, split: s
         "layer": layer,
         "split": split,
         "auroc": float(roc_auc_score(truthful, probability)) if both else None,
-        "log_loss": _log_loss(truthful, probability) if both else None,
+        "log_loss": balanced_log_loss(truthful, probability) if both else None,
         "accuracy": float(((probability >= 0.5) == truthful).mean()) if len(truthful) else None,
         "n_truthful": int(truthful.sum()),
         "n_hallucinated": int((~truthful).sum()),
