@@ -121,8 +121,8 @@ class Estimates:
             q = self.plain["per_layer"][chosen]
             cut = np.where((chosen < 0)[:, None], np.nan, found.cut)
             yield self._of("exact_question", "leave_layers_out", [(clean, cut, {"reference": q})])
-        by_temperature = [tempered(p, found.temperature) for p in (clean, found.cut)]
-        yield self._of("exact_question", "calibrated", [(*by_temperature, self.plain)])
+        calibrated = tempered(clean, found.temperature), tempered(found.cut, found.temperature)
+        yield self._of("exact_question", "calibrated", [(*calibrated, self.plain)])
 
     def stable(self, q_anchored: np.ndarray, stable: np.ndarray) -> Estimated:
         """Return the estimate of the samples that are ``stable`` alone, in their majority's group.

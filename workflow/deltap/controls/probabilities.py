@@ -27,7 +27,7 @@ _CERTAIN = 1e-12  # probabilities nearer to 0 or 1 are taken to be so far away, 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """Probabilities of ``truthful`` of the test samples, float64, over layers and samples.
+    """Probabilities of ``truthful`` of the test samples, in single precision as tables store them.
 
     Where a control has several draws (or halves, or strengths) they are the first dimension.
     """
@@ -97,11 +97,12 @@ def strength_for(share: float, settings: ProbeSettings, value: float) -> float:
 
 
 def temperature(truthful: np.ndarray, probability: np.ndarray) -> float:
-    """Return the T > 0 for which the probabilities σ(logit(p) / T) have the least log loss, both classes weighing alike.
+    """Return the T > 0 for which the probabilities σ(logit(p) / T) have the least log loss.
 
+    Both classes weigh the same; without both of them T is 1.
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks". It moves no probability across 0.5.
     """
-    logits = logit(np.clip(probability, _CERTAIN, 1 - _CERTAIN))
+    logits = _logit(probability)
     if not 0 < truthful.sum() < len(truthful):
         return 1.0
     found = minimize_scalar(
@@ -112,8 +113,12 @@ def temperature(truthful: np.ndarray, probability: np.ndarray) -> float:
 
 def tempered(probability: np.ndarray, temperature: np.ndarray) -> np.ndarray:
     """Return σ(logit(p) / T); ``probability`` has the shape (…, layers, samples), ``temperature`` (…, layers)."""
-    logits = logit(np.clip(probability, _CERTAIN, 1 - _CERTAIN))
+    logits = _logit(probability)
     return expit(logits / temperature[..., None])
+
+
+def _logit(probability: np.ndarray) -> np.ndarray:
+    return logit(np.clip(probability.astype(np.float64), _CERTAIN, 1 - _CERTAIN))
 
 
 def noise(here: np.ndarray, neighbour: np.ndarray, draws: list[np.random.Generator]) -> list[np.ndarray]:
@@ -141,9 +146,13 @@ def _standardised(x: np.ndarray) -> np.ndarray:
 
 
 def probabilities(measured: Measured, settings: ControlSettings, jobs: int = 1) -> Probabilities:
-    """Return the probabilities under every control of ``settings``; ``jobs`` layers at a time, which changes nothing."""
+    """Return the probabilities under every control of ``settings``; ``jobs`` layers at a time change no number."""
     found = Parallel(n_jobs=jobs)(delayed(_layer)(measured, settings, layer) for layer in range(measured.layers))
-    whole = {name: np.stack([each[name] for each in found], axis=-2) for name in found[0] if "/" not in name}
+    whole = {
+        name: np.stack([each[name] for each in found], axis=-2).astype(np.float32)
+        for name in found[0]
+        if "/" not in name
+    }
     scores = {name: np.stack([each[name] for each in found], axis=-1) for name in found[0] if "/" in name}
 
     def retrained(name: str) -> Retrained:
