@@ -9,8 +9,8 @@ and under the cut, for a share of the samples (those whose evidence flows from t
     x'_k = x_k - [from the question] 2 s t u + (noise of the cut)
 
 so that evidence from the question turns around, and evidence in the answer stays. The noise of the cut stands either
-along u, anew at each layer (*activation noise*: what is special to a layer), or across u, where a perfect probe would not
-see it and only a probe that learnt it by chance does (*probe noise*).
+along u, anew at each layer (*activation noise*: what is special to a layer), or across u, where a perfect probe would
+not see it and only a probe that learnt it by chance does (*probe noise*).
 """
 
 from pathlib import Path

@@ -2,11 +2,11 @@
 
 from functools import cache
 
-import effect
 import numpy as np
 import pytest
 from scipy.special import expit
 
+import effect
 from deltap.controls.estimates import Estimated, Estimates, farther_layers, flips, groups, rows
 from deltap.controls.probabilities import halves, noise, probabilities, strength_for, temperature, tempered
 from deltap.settings import ControlSettings, ProbeSettings

@@ -22,6 +22,7 @@ from deltap.questions.source import check_file
 from deltap.settings import (
     REPLY_TOKENS,
     AnswersStage,
+    ControlsStage,
     DatasetDownload,
     DatasetEntry,
     DatasetSource,
@@ -306,6 +307,18 @@ class Run:
         """Return what probes depend on."""
         inference = self.settings.inference
         return ProbesStage(probe=self.settings.probe, sites=inference.sites, positions=inference.positions)
+
+    def controls_stage(self) -> ControlsStage:
+        """Return what the controls of a series depend on."""
+        settings = self.settings
+        assert settings.controls is not None
+        return ControlsStage(
+            controls=settings.controls,
+            probe=settings.probe,
+            groupings=settings.groupings,
+            reference_class=settings.reference_class,
+            bootstrap=settings.bootstrap,
+        )
 
     def delta_p_stage(self, anchor: str) -> DeltaPStage:
         """Return what ΔP of an anchor's samples depends on."""

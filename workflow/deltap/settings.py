@@ -823,6 +823,17 @@ class RunSettings(Section):
         return each_once(values)
 
     @model_validator(mode="after")
+    def _control_what_is_measured(self) -> Self:
+        if self.controls:
+            for key, measured in (("site", self.inference.sites), ("position", self.inference.positions)):
+                chosen = getattr(self.controls, key)
+                if chosen not in measured:
+                    raise ValueError(
+                        f"controls.{key}: {chosen!r} is not measured; inference.{key}s has {', '.join(measured)}"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _somebody_to_ask(self) -> Self:
         if self.llm is None and "llm" in self.extractors:
             raise ValueError("the extractor llm needs 'llm: {model: …}' or 'llm: {server: …}'")
@@ -966,6 +977,16 @@ class PlanStage(Section):
     """Answers are jobs of their own."""
     llm: PlannedLlm | None = None
     plan: PlanSettings
+
+
+class ControlsStage(Section):
+    """Settings of ``scripts/controls.py``."""
+
+    controls: ControlSettings
+    probe: ProbeSettings
+    groupings: tuple[Grouping, ...]
+    reference_class: ReferenceClass
+    bootstrap: BootstrapSettings
 
 
 class VerdictStage(Section):

@@ -1,0 +1,60 @@
+"""Compute the controls of one model and data set: what selection, chance and other cuts give instead of the effect.
+
+Writes ΔP of every control, sample by sample (DELTA_P), and the statistics (CONTROLS).
+"""
+
+import argparse
+from pathlib import Path
+
+import pyarrow as pa
+
+from deltap import cli
+from deltap.controls.estimates import Estimates, rows
+from deltap.controls.findings import findings
+from deltap.controls.measured import read_measured
+from deltap.controls.probabilities import probabilities
+from deltap.provenance import provenance
+from deltap.samples import probe_samples
+from deltap.settings import ControlsStage
+from deltap.tables import CONTROLS, DELTA_P, read_metadata, write_batches, write_table
+
+
+def main(options: argparse.Namespace) -> None:
+    """Compute every control of one series."""
+    stage = cli.settings(ControlsStage, options.settings)
+    settings = stage.controls
+    samples = probe_samples(options.labels)
+    constants = {**samples.constants, "site": settings.site, "position": settings.position}
+    tables = [DELTA_P.empty_table()]
+    statistics = CONTROLS.empty_table()
+    series = read_measured(options, samples, settings, stage.probe)
+    if series is None:
+        cli.logger.warning("%s, %s: no probes, and so no controls", settings.site, settings.position)
+    else:
+        measured, aurocs = series
+        found = probabilities(measured, settings, options.jobs)
+        estimates = Estimates(measured, found, settings, stage.reference_class, aurocs)
+        tables += [rows(each, measured, stage.groupings, constants) for each in estimates.controls()]
+        statistics = findings(measured, found, estimates, stage, constants)
+    inputs = [samples.provenance, read_metadata(options.scores).get("provenance")]
+    made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs)
+    write_batches(options.rows, tables, DELTA_P, {"provenance": made_by})
+    write_table(options.out, statistics, CONTROLS, {"provenance": made_by})
+    cli.logger.info("%d rows of ΔP, %d statistics", sum(map(len, tables)), len(statistics))
+
+
+if __name__ == "__main__":
+    parser = cli.parser(__doc__)
+    parser.add_argument("--settings", required=True, help="settings.ControlsStage: JSON, or a file's path")
+    parser.add_argument("--labels", required=True, type=Path, help="the labelled answers (Parquet)")
+    parser.add_argument("--probes", required=True, type=Path, help="the probes (safetensors)")
+    parser.add_argument("--scores", required=True, type=Path, help="the probes' scores (Parquet)")
+    parser.add_argument("--anchors", required=True, type=Path, help="the anchors of every site and position (Parquet)")
+    parser.add_argument("--clean", required=True, type=Path, nargs="+", help="the clean activations of every shard")
+    parser.add_argument("--knockout", required=True, type=Path, nargs="+", help="the same under knockout")
+    parser.add_argument("--interventions", type=Path, nargs="*", default=[], help="what else was cut, of every shard")
+    parser.add_argument("--cuts", type=Path, nargs="*", default=[], help="the activations under it")
+    parser.add_argument("--jobs", type=int, default=1, help="layers at the same time; changes no number")
+    parser.add_argument("--rows", required=True, type=Path, help="ΔP under each control (Parquet)")
+    parser.add_argument("--out", required=True, type=Path, help="the statistics (Parquet)")
+    cli.run(main, parser)
