@@ -6,8 +6,6 @@ Writes ΔP of every control, sample by sample (DELTA_P), and the statistics (CON
 import argparse
 from pathlib import Path
 
-import pyarrow as pa
-
 from deltap import cli
 from deltap.controls.estimates import Estimates, rows
 from deltap.controls.findings import findings
@@ -27,13 +25,22 @@ def main(options: argparse.Namespace) -> None:
     constants = {**samples.constants, "site": settings.site, "position": settings.position}
     tables = [DELTA_P.empty_table()]
     statistics = CONTROLS.empty_table()
-    series = read_measured(options, samples, settings, stage.probe)
-    if series is None:
+    measured = read_measured(
+        samples,
+        settings,
+        stage.probe,
+        probes=options.probes,
+        scores=options.scores,
+        clean=options.clean,
+        knockout=options.knockout,
+        interventions=options.interventions,
+        cuts=options.cuts,
+    )
+    if measured is None:
         cli.logger.warning("%s, %s: no probes, and so no controls", settings.site, settings.position)
     else:
-        measured, aurocs = series
         found = probabilities(measured, settings, options.jobs)
-        estimates = Estimates(measured, found, settings, stage.reference_class, aurocs)
+        estimates = Estimates(measured, found, settings, stage.reference_class)
         tables += [rows(each, measured, stage.groupings, constants) for each in estimates.controls()]
         statistics = findings(measured, found, estimates, stage, constants)
     inputs = [samples.provenance, read_metadata(options.scores).get("provenance")]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from deltap import cli
 from deltap.provenance import provenance
-from deltap.tables import ANCHORS, DELTA_P, LABELS, PROBES, iterate_table, read_metadata, write_batches
+from deltap.tables import ANCHORS, CONTROLS, DELTA_P, LABELS, PROBES, iterate_table, read_metadata, write_batches
 
-SCHEMAS = {"delta_p": DELTA_P, "anchors": ANCHORS, "probes": PROBES, "answers": LABELS}
+SCHEMAS = {"delta_p": DELTA_P, "anchors": ANCHORS, "probes": PROBES, "answers": LABELS, "controls": CONTROLS}
 
 
 def main(options: argparse.Namespace) -> None:

@@ -35,8 +35,8 @@ def measured(
     activation_noise: float = 0.0,
     probe_noise: float = 0.0,
     seed: int = 0,
-) -> tuple[Measured, np.ndarray, np.ndarray]:
-    """Return what is measured of the model, who is anchored in the question (boolean), and the AUROC of each layer.
+) -> tuple[Measured, np.ndarray]:
+    """Return what is measured of the model, and whose evidence flows from the question (boolean).
 
     ``from_question`` is the share of samples whose evidence flows from the question; noises are standard deviations.
     """
@@ -76,5 +76,6 @@ def measured(
         k_star=reference_layer(range(LAYERS), aurocs),
         regularisation=1.0,
         probe_settings=settings,
+        aurocs=aurocs,
     )
-    return found, questioned, aurocs
+    return found, questioned

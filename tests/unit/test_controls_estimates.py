@@ -21,8 +21,8 @@ def estimates(tmp_path_factory):
 
     @cache
     def of(**model: float) -> tuple[dict[str, Estimated], np.ndarray]:
-        measured, questioned, aurocs = effect.measured(tmp_path_factory.mktemp("effect"), **model)
-        found = Estimates(measured, probabilities(measured, SETTINGS), SETTINGS, "predicted", aurocs)
+        measured, questioned = effect.measured(tmp_path_factory.mktemp("effect"), **model)
+        found = Estimates(measured, probabilities(measured, SETTINGS), SETTINGS, "predicted")
         return {each.name: each for each in [found.method(), *found.controls()]}, questioned
 
     return of
@@ -123,8 +123,8 @@ def test_calibration_changes_no_flip(estimates):
 
 
 def test_rows_are_those_of_the_tidy_table(estimates, tmp_path):
-    measured, _, aurocs = effect.measured(tmp_path)
-    found = Estimates(measured, probabilities(measured, SETTINGS), SETTINGS, "predicted", aurocs)
+    measured, _ = effect.measured(tmp_path)
+    found = Estimates(measured, probabilities(measured, SETTINGS), SETTINGS, "predicted")
     constants = {"model": "m", "dataset": "d", "extractor": "auto", "site": "attn", "position": "last"}
     crossed = next(each for each in found.controls() if each.estimate == "cross_fitted")
     table = rows(crossed, measured, ("per_layer", "reference"), constants).to_pandas()
@@ -137,7 +137,7 @@ def test_rows_are_those_of_the_tidy_table(estimates, tmp_path):
 
 
 def test_numbers_do_not_depend_on_the_number_of_processes(tmp_path):
-    measured, _, _ = effect.measured(tmp_path, from_question=0.3)
+    measured, _ = effect.measured(tmp_path, from_question=0.3)
     settings = SETTINGS.model_copy(update={"refits": 2, "strength": (0.1,)})
     one, two = (probabilities(measured, settings, jobs) for jobs in (1, 2))
     for name in ("permuted", "halves", "strengths", "refits"):
@@ -147,7 +147,7 @@ def test_numbers_do_not_depend_on_the_number_of_processes(tmp_path):
 
 
 def test_more_draws_begin_with_the_fewer(tmp_path):
-    measured, _, _ = effect.measured(tmp_path)
+    measured, _ = effect.measured(tmp_path)
     few, many = (
         probabilities(measured, SETTINGS.model_copy(update={"permuted_labels": number, "noise": number}))
         for number in (1, 2)
@@ -158,13 +158,13 @@ def test_more_draws_begin_with_the_fewer(tmp_path):
 
 
 def test_nothing_asked_for_is_nothing_computed(tmp_path):
-    measured, _, aurocs = effect.measured(tmp_path)
+    measured, _ = effect.measured(tmp_path)
     nothing = ControlSettings(
         permuted_labels=0, noise=0, cross_fitting=False, leave_layers_out=None, strength=(), refits=0
     )
     found = probabilities(measured, nothing)
     assert found.refits.clean.shape == (0, effect.LAYERS, effect.SIZES["test"])
-    assert [each.name for each in Estimates(measured, found, nothing, "predicted", aurocs).controls()] == ["calibrated"]
+    assert [each.name for each in Estimates(measured, found, nothing, "predicted").controls()] == ["calibrated"]
 
 
 def test_halves_divide_each_class():

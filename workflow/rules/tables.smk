@@ -1,12 +1,22 @@
 # The run's tables: every model and data set in one file, the mean ΔP that figures are drawn from, and two reports.
 
 
+# Of each series the rows of both anchors, then those of its controls: they stand together in the merged table.
 PARTS = {
-    "delta_p": every_series(f"{RESULTS}/delta_p/{SERIES}/{{anchor}}.parquet", anchor=SETTINGS.anchors),
+    "delta_p": [
+        part
+        for series in every_series(SERIES)
+        for part in (
+            *(f"{RESULTS}/delta_p/{series}/{anchor}.parquet" for anchor in SETTINGS.anchors),
+            *([f"{RESULTS}/controls/{series}/delta_p.parquet"] if SETTINGS.controls else []),
+        )
+    ],
     "anchors": every_series(f"{RESULTS}/anchors/{SERIES}.parquet"),
     "probes": every_series(f"{RESULTS}/probes/{SERIES}.parquet"),
     "answers": every_series(f"{RESULTS}/labels/{SERIES}.parquet"),
 }
+if SETTINGS.controls:
+    PARTS["controls"] = every_series(f"{RESULTS}/controls/{SERIES}/controls.parquet")
 
 
 rule merge:

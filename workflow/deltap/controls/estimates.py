@@ -88,11 +88,9 @@ class Estimates:
         found: Probabilities,
         settings: ControlSettings,
         reference_class: ReferenceClass,
-        aurocs: np.ndarray,
     ) -> None:
-        """``aurocs``: of the measured probes on the validation split, shape (layers,)."""
         self.measured, self.found, self.settings = measured, found, settings
-        self.reference_class, self.aurocs = reference_class, aurocs
+        self.reference_class = reference_class
         self.plain = groups(flips(found.clean, found.cut), measured.k_star)
 
     def method(self) -> Estimated:
@@ -117,7 +115,7 @@ class Estimates:
         if settings.cross_fitting:
             yield self._of("exact_question", "cross_fitted", list(_crossed(found.halves)))
         if settings.leave_layers_out is not None:
-            chosen = farther_layers(self.aurocs, settings.leave_layers_out)
+            chosen = farther_layers(self.measured.aurocs, settings.leave_layers_out)
             q = self.plain["per_layer"][chosen]
             cut = np.where((chosen < 0)[:, None], np.nan, found.cut)
             yield self._of("exact_question", "leave_layers_out", [(clean, cut, {"reference": q})])

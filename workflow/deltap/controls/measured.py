@@ -2,13 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from deltap.probe import Probe
+from deltap.errors import DeltapError
+from deltap.probe import Probe, read_probes, reference_layer
 from deltap.probes import Rows
-from deltap.settings import ProbeSettings
-from deltap.tensors import ActivationFiles
+from deltap.samples import Samples, by_split
+from deltap.settings import ControlSettings, ProbeSettings
+from deltap.tables import INTERVENTIONS, PROBES, read_table
+from deltap.tensors import ActivationFiles, activation_files
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,12 @@ class Measured:
     regularisation: float
     """The probes' strength."""
     probe_settings: ProbeSettings
+    aurocs: np.ndarray
+    """Of the probes on the validation split, shape (layers,)."""
     interventions: Mapping[tuple[str, int], Cut] = field(default_factory=dict)
-    """By intervention and draw, those that have an activation for each layer."""
+    """By intervention and draw."""
+    table: pa.Table | None = None
+    """INTERVENTIONS: what was cut in each of them; None where there are none."""
 
     @property
     def layers(self) -> int:
@@ -63,3 +73,75 @@ class Measured:
     def samples(self) -> int:
         """Number of test samples."""
         return len(self.question_ids)
+
+    @property
+    def whole(self) -> dict[tuple[str, int], Cut]:
+        """The interventions that have an activation for each layer: all but windows and heads."""
+        return {key: cut for key, cut in self.interventions.items() if not key[0].startswith(("window_", "heads"))}
+
+
+def read_measured(
+    samples: Samples,
+    settings: ControlSettings,
+    probe_settings: ProbeSettings,
+    *,
+    probes: Path,
+    scores: Path,
+    clean: Sequence[Path],
+    knockout: Sequence[Path],
+    interventions: Sequence[Path] = (),
+    cuts: Sequence[Path] = (),
+) -> Measured | None:
+    """Read what one series measured at the controls' site and position; None where it has no probes.
+
+    Of shards all files are given, in their order: ``clean`` and ``knockout`` activations, the tables ``interventions``
+    and the activations of these, ``cuts``.
+    """
+    site, position = settings.site, settings.position
+    trained = read_probes(probes)
+    if (site, position, 0) not in trained:
+        return None
+    rows = read_table(scores, PROBES).to_pylist()
+    validation = [row for row in rows if (row["site"], row["position"], row["split"]) == (site, position, "validation")]
+    aurocs = np.array([row["auroc"] for row in validation], dtype=float)
+    clean_files, cut_files = (
+        activation_files(paths, name, site, position) for name, paths in (("clean", clean), ("knockout", knockout))
+    )
+    splits = by_split(samples)
+    test = splits["test"]
+    table = None
+    others: dict[tuple[str, int], Cut] = {}
+    if interventions:
+        table = pa.concat_tables([read_table(path, INTERVENTIONS) for path in interventions]).unify_dictionaries()
+        for key in table.group_by(["intervention", "draw"]).aggregate([]).to_pylist():
+            name, draw = str(key["intervention"]), int(key["draw"])
+            files = activation_files(cuts, f"{name}.{draw}", site, position)
+            others[name, draw] = Cut(files, _rows(table, name, draw, files, test["question_id"]))
+    return Measured(
+        clean=clean_files,
+        rows={split: clean_files.rows_of(part["shard"], part["clean_row"]) for split, part in splits.items()},
+        truthful={split: part["truthful"] for split, part in splits.items()},
+        cut=Cut(cut_files, cut_files.rows_of(test["shard"], test["knockout_row"])),
+        question_ids=test["question_id"],
+        labels=test["label"],
+        probes=[trained[site, position, layer] for layer in range(len(validation))],
+        k_star=reference_layer([row["layer"] for row in validation], [row["auroc"] for row in validation]),
+        regularisation=validation[0]["regularisation"],
+        probe_settings=probe_settings,
+        aurocs=aurocs,
+        interventions=others,
+        table=table,
+    )
+
+
+def _rows(table: pa.Table, name: str, draw: int, files: ActivationFiles, question_ids: np.ndarray) -> np.ndarray:
+    """Return the row of each test sample in an intervention's files, -1 where it has none."""
+    chosen = table.filter(
+        pc.and_(pc.equal(table["intervention"].cast(pa.string()), name), pc.equal(table["draw"], draw))
+    )
+    places = files.rows_of(chosen["shard"].to_numpy(), chosen["row"].to_numpy())
+    known = dict(zip(chosen["question_id"].to_pylist(), places.tolist(), strict=True))
+    rows = np.array([known.get(identifier, -1) for identifier in question_ids], dtype=int)
+    if known and len(rows) and not (rows >= 0).any():
+        raise DeltapError(f"{name}.{draw}: no test sample of the labels is among the {len(known)} that were measured")
+    return rows

@@ -164,7 +164,7 @@ def probabilities(measured: Measured, settings: ControlSettings, jobs: int = 1) 
         cut=whole["cut"],
         temperature=scores["/temperature"],
         noise=whole["noise"],
-        interventions=dict(zip(measured.interventions, whole["interventions"], strict=True)),
+        interventions=dict(zip(measured.whole, whole["interventions"], strict=True)),
         permuted=retrained("permuted"),
         halves=retrained("halves"),
         strengths=retrained("strengths"),
@@ -203,7 +203,7 @@ class _Layer:
         for draw in range(settings.refits):
             random = generator(settings, "refits", draw)
             refits.append((_resampled(labels, random), _resampled(validation, random)))
-        cuts = [each.probability(probe, self.layer) for each in measured.interventions.values()]
+        cuts = [each.probability(probe, self.layer) for each in measured.whole.values()]
         noisy = self._noisy()
         return {
             "clean": probe.probability(self.clean),
