@@ -1,5 +1,6 @@
 # make demo    the main job on the embedded default, from a fresh clone to the figure
 # make test    the tests
+# make demo-controls   the demo with every control: is the effect real? (at most 20 minutes on two cores)
 # make bench   the benchmark (minutes; SIZE=full takes longer; needs the demo's model, which make demo fetches)
 # make test-cluster   the tests that need Slurm, which they start by themselves (Debian: slurm-wlm munge)
 PYTHON ?= python3
@@ -7,7 +8,7 @@ BIN := .venv/bin
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 INSTALLED := .venv/.installed
 
-.PHONY: demo test bench test-cluster check schemas lock clean help
+.PHONY: demo demo-controls test bench test-cluster check schemas lock clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -22,6 +23,10 @@ $(INSTALLED): envs/lock.txt pyproject.toml
 
 demo: $(INSTALLED)
 	$(BIN)/snakemake --workflow-profile config/profiles/local --configfile config/demo.yaml --cores $(CORES) \
+	  --resources mem_mb=4000
+
+demo-controls: $(INSTALLED)
+	$(BIN)/snakemake --workflow-profile config/profiles/local --configfile config/demo-controls.yaml --cores $(CORES) \
 	  --resources mem_mb=4000
 
 test: .venv/.cluster

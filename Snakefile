@@ -97,6 +97,7 @@ include: "workflow/rules/labels.smk"
 include: "workflow/rules/probes.smk"
 include: "workflow/rules/anchors.smk"
 include: "workflow/rules/delta_p.smk"
+include: "workflow/rules/controls.smk"
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/verdict.smk"
 include: "workflow/rules/figures.smk"
@@ -117,6 +118,7 @@ rule all:
     input:
         rules.tables.input,
         rules.verdict.output,
+        rules.controls_report.output if SETTINGS.controls else [],
         rules.figures.input,
 
 
