@@ -135,12 +135,12 @@ class Estimates:
         self, intervention: Intervention, estimate: Estimate, parts: Sequence[tuple[np.ndarray, np.ndarray, Groups]]
     ) -> Estimated:
         draws = [
-            Draw(clean, cut, delta_p(clean, cut, self._refers_to_truthful(clean)), grouped)
+            Draw(clean, cut, delta_p(clean, cut, self.refers_to_truthful(clean)), grouped)
             for clean, cut, grouped in parts
         ]
         return Estimated(intervention, estimate, draws)
 
-    def _refers_to_truthful(self, clean: np.ndarray) -> np.ndarray:
+    def refers_to_truthful(self, clean: np.ndarray) -> np.ndarray:
         """Tell where the reference class is ``truthful``."""
         says = clean >= 0.5
         match self.reference_class:

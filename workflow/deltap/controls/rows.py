@@ -1,0 +1,85 @@
+"""Rows of CONTROLS, as the controls' modules put them down."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from deltap.controls.compare import Curve, deeper_half
+from deltap.tables import CONTROLS
+
+
+class Rows:
+    """The statistics of one series.
+
+    What a row says is in its columns: which control, which statistic, of which group, at which layer; without a layer
+    it is the mean over the deeper half of them. Levels and gaps of ΔP are percentage points, shares percent.
+    """
+
+    def __init__(self, constants: Mapping[str, str], level: float) -> None:
+        """``constants``: model, dataset, extractor, site and position; ``level``: of the intervals."""
+        self.constants, self.level = constants, level
+        self._rows: list[dict[str, Any]] = []
+
+    def add(self, control: str, statistic: str, value: float | None, **columns: Any) -> None:
+        """Add one row."""
+        self._rows.append(
+            {**self.constants, "control": control, "statistic": statistic, "value": _number(value), **columns}
+        )
+
+    def curve(self, control: str, statistic: str, curve: Curve, **columns: Any) -> None:
+        """Add a curve, layer by layer with the interval of each, and its mean over the deeper half."""
+        self._layers(control, statistic, curve, curve.interval(self.level), None, columns)
+        self.mean(control, statistic, curve, **columns)
+
+    def difference(self, control: str, statistic: str, curve: Curve, **columns: Any) -> None:
+        """Add a curve that may be zero, with a band that covers all layers at once and p corrected for their number."""
+        self._layers(control, statistic, curve, curve.band(self.level), curve.p(), columns)
+        self.mean(control, statistic, curve, tested=True, **columns)
+
+    def mean(self, control: str, statistic: str, curve: Curve, tested: bool = False, **columns: Any) -> None:
+        """Add a curve's mean over the deeper half of the layers, with its interval and, where it is tested, p."""
+        deep = curve.over(deeper_half(len(curve.n)))
+        self.point(control, statistic, deep, tested, **columns)
+
+    def point(self, control: str, statistic: str, point: Curve, tested: bool = False, **columns: Any) -> None:
+        """Add a curve of one point."""
+        (low,), (high,) = point.interval(self.level)
+        p = _number(point.p()[0]) if tested else None
+        ends = {"n": int(point.n[0]), "ci_low": _number(low), "ci_high": _number(high), "p": p}
+        self.add(control, statistic, point.resampled.estimate[0], **{**ends, **columns})
+
+    def _layers(
+        self,
+        control: str,
+        statistic: str,
+        curve: Curve,
+        ends: tuple[np.ndarray, np.ndarray],
+        p: np.ndarray | None,
+        columns: Mapping[str, Any],
+    ) -> None:
+        for layer, (n, value, low, high) in enumerate(zip(curve.n, curve.resampled.estimate, *ends, strict=True)):
+            tested = None if p is None else _number(p[layer])
+            self.add(
+                control,
+                statistic,
+                value,
+                **{
+                    "layer": layer,
+                    "n": int(n),
+                    "ci_low": _number(low),
+                    "ci_high": _number(high),
+                    "p": tested,
+                    **columns,
+                },
+            )
+
+    def table(self) -> pa.Table:
+        """Return the rows as a CONTROLS table."""
+        return pa.Table.from_pylist(self._rows, CONTROLS)
+
+
+def _number(value: float | None) -> float | None:
+    """Return a number that a table can hold; NaN, which stands for nothing here, is null."""
+    return None if value is None or not np.isfinite(value) else float(value)
