@@ -7,14 +7,14 @@ import argparse
 from pathlib import Path
 
 from deltap import cli
-from deltap.controls.estimates import Estimates, rows
+from deltap.controls.estimates import rows
 from deltap.controls.findings import findings
 from deltap.controls.measured import read_measured
 from deltap.controls.probabilities import probabilities
 from deltap.provenance import provenance
 from deltap.samples import probe_samples
 from deltap.settings import ControlsStage
-from deltap.tables import CONTROLS, DELTA_P, read_metadata, write_batches, write_table
+from deltap.tables import ANCHORS, CONTROLS, DELTA_P, read_metadata, read_table, write_batches, write_table
 
 
 def main(options: argparse.Namespace) -> None:
@@ -40,9 +40,9 @@ def main(options: argparse.Namespace) -> None:
         cli.logger.warning("%s, %s: no probes, and so no controls", settings.site, settings.position)
     else:
         found = probabilities(measured, settings, options.jobs)
-        estimates = Estimates(measured, found, settings, stage.reference_class)
-        tables += [rows(each, measured, stage.groupings, constants) for each in estimates.controls()]
-        statistics = findings(measured, found, estimates, stage, constants)
+        anchors = read_table(options.anchors, ANCHORS)
+        controls, statistics = findings(measured, found, stage, anchors, constants)
+        tables += [rows(each, measured, stage.groupings, constants) for each in controls]
     inputs = [samples.provenance, read_metadata(options.scores).get("provenance")]
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs)
     write_batches(options.rows, tables, DELTA_P, {"provenance": made_by})

@@ -35,6 +35,7 @@ Estimate = Literal[
     "plain", "same_groups", "permuted_labels", "cross_fitted", "leave_layers_out", "stable_samples", "calibrated"
 ]
 """How probes and groups were made: as in the method (plain), or by a control."""
+OverLayers = Literal["pointwise", "simultaneous"]
 Extractor = Literal["auto", "given", "fields", "llm", "rules"]
 Split = Literal["train", "validation", "test"]
 Format = Literal["png", "pdf", "svg", "html"]
@@ -234,6 +235,9 @@ class BootstrapSettings(Section):
     draws: int = Field(2000, ge=1)
     level: Fraction = 0.95
     seed: int = Field(0, ge=0)
+    over_layers: OverLayers = "pointwise"
+    """Whether the interval covers the mean of each layer with probability ``level``, or the band the whole curve
+    (``simultaneous``, which is wider)."""
 
 
 class WindowSettings(Section):

@@ -98,7 +98,7 @@ class Bootstrap:
         return Curve(Resampled(estimate, draws), np.rint(n).astype(int))
 
     def share(self, member: np.ndarray, of: np.ndarray | None = None) -> Curve:
-        """Return the share of members, in percent, among all samples or those ``of`` (booleans, shapes as in `mean`)."""
+        """Return the share of members, in percent, among all samples or those ``of``: booleans as in `mean`."""
         whole = np.ones(member.shape, dtype=bool) if of is None else np.broadcast_to(of, member.shape)
         return self.mean(100.0 * member, whole)
 

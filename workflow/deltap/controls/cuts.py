@@ -1,4 +1,4 @@
-"""What other cuts show: where the flow happens (windows, heads), how much it takes (dose), and how alike the cuts are."""
+"""What other cuts show: where the flow happens (windows, heads), how much it takes (dose), how alike the cuts are."""
 
 import numpy as np
 import pandas as pd
@@ -77,7 +77,7 @@ def heads(estimates: Estimates, layers: tuple[int, ...], bootstrap: Bootstrap, r
 
 
 def _at(cut: Cut, measured: Measured, places: np.ndarray, read: np.ndarray) -> np.ndarray:
-    """Return probabilities, shape (places, samples): at each place of a file by the probe of the layer it is read at."""
+    """Return probabilities, shape (places, samples): of each place of a file by the probe of the layer that is read."""
     found = [cut.probability(measured.probes[layer], place) for place, layer in zip(places, read, strict=True)]
     return np.stack(found).astype(np.float32)
 

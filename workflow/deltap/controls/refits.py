@@ -12,6 +12,7 @@ from deltap.controls.compare import Bootstrap, Curve
 from deltap.controls.estimates import Estimates, flips, groups
 from deltap.controls.rows import Rows
 from deltap.delta_p import delta_p
+from deltap.settings import Grouping
 from deltap.statistics import Resampled
 
 
@@ -22,7 +23,8 @@ def refits(estimates: Estimates, bootstrap: Bootstrap, rows: Rows) -> None:
     if not draws:
         return
     method = estimates.method()
-    values, q_anchored = [], {grouping: [] for grouping in method.groupings}
+    values: list[np.ndarray] = []
+    q_anchored: dict[Grouping, list[np.ndarray]] = {grouping: [] for grouping in method.groupings}
     for draw in range(draws):
         clean, cut = found.clean[draw], found.cut[draw]
         values.append(delta_p(clean, cut, estimates.refers_to_truthful(clean)))
