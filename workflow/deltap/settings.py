@@ -298,7 +298,7 @@ class ControlSettings(Section):
     refits: int = Field(20, ge=0)
     """Draws of the outer bootstrap, which trains probes, chooses k* and forms groups anew; 0: none."""
     stable: Fraction = 0.8
-    """Share of its verdicts (deeper half of the layers, all refits) that has to agree for a sample to be stable."""
+    """Share of the layers (of the deeper half) at which its anchor has to be the same for a sample to be stable."""
     min_n: int = Field(10, ge=2)
     """A layer counts for a group only with so many samples."""
     interventions: InterventionSettings | None = InterventionSettings()

@@ -6,11 +6,14 @@ import pyarrow as pa
 
 from deltap.controls import cuts
 from deltap.controls.against import compare
+from deltap.controls.bimodality import bimodality
+from deltap.controls.classes import classes
 from deltap.controls.compare import Bootstrap
 from deltap.controls.estimates import Estimated, Estimates
 from deltap.controls.measured import Measured
 from deltap.controls.probabilities import Probabilities
 from deltap.controls.refits import refits
+from deltap.controls.regrouping import majority, regrouping, verdicts
 from deltap.controls.rows import Rows
 from deltap.controls.strength import strength
 from deltap.settings import ControlsStage
@@ -30,7 +33,12 @@ def findings(
     rows = Rows(constants, stage.bootstrap.level)
     controls = list(estimates.controls())
 
+    stable = regrouping(estimates, anchors, settings.stable, rows)
+    controls.append(estimates.stable(majority(verdicts(estimates)[0])[0], stable))
     compare(estimates.method(), controls, bootstrap, rows)
+    classes(estimates, bootstrap, rows)
+    permuted = next((each for each in controls if each.estimate == "permuted_labels"), None)
+    bimodality(estimates, permuted, settings.seed, rows)
     refits(estimates, bootstrap, rows)
     strength(estimates, settings.strength, bootstrap, rows)
     cuts.dose(estimates, bootstrap, rows)

@@ -1,0 +1,87 @@
+"""Regrouping: would a sample have the same anchor at another layer, site, position, or by another probe?"""
+
+import numpy as np
+import pyarrow as pa
+
+from deltap.controls.bimodality import kappa
+from deltap.controls.estimates import Estimates, flips
+from deltap.controls.rows import Rows
+
+_NUMBER = 4  # of this control's random numbers
+
+
+def verdicts(estimates: Estimates) -> np.ndarray:
+    """Return who flips by the probes, then by each refit, over the deeper half of the layers.
+
+    Boolean, shape (1 + refits, layers, samples).
+    """
+    found = estimates.found
+    every = [flips(found.clean, found.cut), *map(flips, found.refits.clean, found.refits.cut)]
+    return np.stack(every)[:, found.clean.shape[0] // 2 :]
+
+
+def majority(flipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each sample's more frequent verdict (True: flips; of equally many, too) and the share that agrees with it.
+
+    ``flipped`` has the shape (…, samples); the share is 0.5 … 1.
+    """
+    share = flipped.reshape(-1, flipped.shape[-1]).mean(axis=0)
+    return share >= 0.5, np.maximum(share, 1 - share)
+
+
+def by_chance(flipped: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Return the same verdicts dealt out anew among the samples, for each layer and probe on its own.
+
+    As many flip as before, but nobody more often than others: the agreement that is left is the one that the flip rates
+    alone give. Nobody is stable who is not in most layers, and where few flip all others are "stable" by chance.
+    """
+    return random.permuted(flipped, axis=-1)
+
+
+def regrouping(estimates: Estimates, anchors: pa.Table, share: float, rows: Rows) -> np.ndarray:
+    """Add how stable anchors are; return who is stable: at least ``share`` of the layers agree (boolean).
+
+    Layers are those of the deeper half.
+
+    - ``agreement``: mean share (percent) of a sample's verdicts that agree with its majority, over layers (group
+      ``layers``), and over refits at each of them (``refits``);
+    - ``stable``: share of samples that are, and ``stable q_anchored``: that are, and are Q-Anchored (percent);
+    - of each its value ``by chance``;
+    - ``kappa``: agreement beyond chance of the reference anchors with those of another site and position, and of the
+      groupings with each other, mean over the deeper half.
+    """
+    flipped = verdicts(estimates)
+    shuffled = by_chance(flipped, np.random.default_rng([estimates.settings.seed, _NUMBER]))
+    n = flipped.shape[-1]
+    if not n:
+        return np.zeros(0, dtype=bool)
+    for chance, every in (("", flipped), (" by chance", shuffled)):
+        parts = {"layers": [every[0]]}
+        if len(every) > 1:
+            parts["refits"] = list(every[1:].swapaxes(0, 1))
+        for group, items in parts.items():
+            mean = np.mean([majority(each)[1].mean() for each in items])
+            rows.add("regrouping", f"agreement{chance}", 100 * float(mean), group=group, n=n)
+        q, agreeing = majority(every[0])
+        stable = agreeing >= share
+        rows.add("regrouping", f"stable{chance}", 100 * float(stable.mean()), group="layers", n=n)
+        rows.add("regrouping", f"stable q_anchored{chance}", 100 * float((stable & q).mean()), group="layers", n=n)
+    reference = estimates.plain["reference"][0]
+    kappas = [kappa(layer, reference) for layer in flipped[0]]
+    there = [value for value in kappas if value is not None]
+    rows.add("regrouping", "kappa", float(np.mean(there)) if there else None, group="per_layer and reference", n=n)
+    for (site, position), other in _elsewhere(estimates, anchors).items():
+        rows.add("regrouping", "kappa", kappa(other, reference), group=f"{site}, {position}", n=n)
+    return majority(flipped[0])[1] >= share
+
+
+def _elsewhere(estimates: Estimates, anchors: pa.Table) -> dict[tuple[str, str], np.ndarray]:
+    """Return who is Q-Anchored at k* of the other sites and positions, in the order of the samples."""
+    here = estimates.settings.site, estimates.settings.position
+    frame = anchors.select(["site", "position", "layer", "question_id", "anchor_reference"]).to_pandas()
+    found = {}
+    for key, part in frame[frame["layer"] == 0].groupby(["site", "position"], observed=True):
+        if key != here:
+            of_sample = part.set_index("question_id")["anchor_reference"].astype(str)
+            found[key] = (of_sample.reindex(estimates.measured.question_ids) == "q_anchored").to_numpy()
+    return found
