@@ -130,18 +130,6 @@ def holm(p: np.ndarray) -> np.ndarray:
     return corrected
 
 
-def difference(one: Resampled, other: Resampled, paired: bool) -> Resampled:
-    """Return ``one`` minus ``other``, of the same shapes.
-
-    ``paired``: both are of the same samples, resampled with the same counts, so that draw i belongs to draw i and what
-    they share cancels. Otherwise (other data set or model) the draws have to be independent, which they are not if both
-    have the same number of samples and seed: those of ``other`` move on by one, for draw i and draw i + 1 are
-    independent. Source: Efron & Tibshirani 1993, chapter 8.
-    """
-    draws = other.draws if paired else np.roll(other.draws, 1, axis=0)
-    return Resampled(one.estimate - other.estimate, one.draws - draws)
-
-
 def null_share(value: float, null: np.ndarray) -> float:
     """Return the p-value (1 + #{null ≥ value}) / (1 + draws) of a statistic against its draws under chance.
 

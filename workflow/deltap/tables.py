@@ -289,6 +289,23 @@ CONTROLS = _schema(
     p=_float,  # of no difference, corrected for the number of layers; null where it is not tested
 )
 
+# Differences between two models on one data set, or two data sets of one model: of their means over the deeper half.
+DIFFERENCES = _schema(
+    model=_name,
+    dataset=_name,
+    other_model=_name,
+    other_dataset=_name,
+    extractor=_name,
+    site=_name,
+    position=_name,
+    statistic=_name,  # gap, delta_p (of Q-Anchored) or flip_rate
+    grouping=_name,
+    value=_float,  # of the first less that of the other, percentage points
+    ci_low=_float,
+    ci_high=_float,
+    p=_float,  # of no difference, corrected for all pairs (Holm)
+)
+
 
 def write_table(path: str | Path, rows: pa.Table | Iterable[dict[str, Any]], schema: pa.Schema, metadata: dict) -> None:
     """Write ``rows`` (a table, or one mapping per row) as a whole Parquet file with the given schema.

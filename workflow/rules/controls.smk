@@ -43,7 +43,8 @@ rule controls_report:
         rows=f"{RESULTS}/delta_p.parquet",
         statistics=f"{RESULTS}/controls.parquet",
     output:
-        f"{RESULTS}/controls.md",
+        report=f"{RESULTS}/controls.md",
+        differences=f"{RESULTS}/controls_differences.parquet",
     log:
         f"{RESULTS}/logs/controls_report.log",
     benchmark:
@@ -61,4 +62,4 @@ rule controls_report:
         "Is the effect real?"
     shell:
         "python \"$SCRIPTS/controls_report.py\" --settings {params.settings:q} --table {input.rows:q}"
-        " --statistics {input.statistics:q} --out {output:q} --log {log:q}"
+        " --statistics {input.statistics:q} --differences {output.differences:q} --out {output.report:q} --log {log:q}"

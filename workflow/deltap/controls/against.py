@@ -30,13 +30,14 @@ def curves(estimated: Estimated, grouping: Grouping, bootstrap: Bootstrap) -> Cu
     """Return the curves of an estimate, all its draws pooled."""
     values, q = estimated.delta_p(), estimated.q_anchored(grouping)
     there = np.isfinite(values)
-    q_curve, a_curve = bootstrap.mean(values, q & there), bootstrap.mean(values, ~q & there)
+    redraw = estimated.estimate != "cross_fitted"  # there are no more halves than two
+    q_curve, a_curve = (bootstrap.mean(values, member & there, redraw) for member in (q, ~q))
     return Curves(
         q_curve,
         a_curve,
-        bootstrap.mean(values, there),
+        bootstrap.mean(values, there, redraw),
         q_curve - a_curve,
-        bootstrap.share(q & there, there),
+        bootstrap.share(q & there, there, redraw),
     )
 
 

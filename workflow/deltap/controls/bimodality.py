@@ -6,6 +6,7 @@ from sklearn.mixture import GaussianMixture
 
 from deltap.controls.estimates import Estimated, Estimates
 from deltap.controls.rows import Rows
+from deltap.statistics import null_share
 
 _FEW = 10  # values, below which a distribution has no shape
 
@@ -13,8 +14,8 @@ _FEW = 10  # values, below which a distribution has no shape
 def bimodality(estimates: Estimates, permuted: Estimated | None, seed: int, rows: Rows) -> None:
     """Add `dip` and `gain_of_two` of ΔP of the test samples at k*, and the same of permuted labels.
 
-    ``p`` is (1 + the draws of permuted labels whose statistic is at least as large) / (1 + draws): how often probes that
-    learnt nothing give a distribution as much of two groups. Then how far assigning samples by `threshold` or by
+    ``p`` is (1 + the draws of permuted labels whose statistic is at least as large) / (1 + draws): how often probes
+    that learnt nothing give a distribution as much of two groups. Then how far assigning samples by `threshold` or by
     `component` agrees with the flips: ``agreement`` in percent, ``kappa`` beyond chance.
     """
     k_star = estimates.measured.k_star
@@ -27,7 +28,7 @@ def bimodality(estimates: Estimates, permuted: Estimated | None, seed: int, rows
             null.append(each.delta_p[estimates.found.permuted.k_star(draw)])
     for name, statistic in (("dip", dip), ("gain_of_two", lambda x: gain_of_two(x, seed))):
         found, others = statistic(values), np.array([statistic(each) for each in null])
-        p = (1 + int((others >= found).sum())) / (1 + len(others)) if null else None
+        p = null_share(found, others) if null else None
         rows.add("two groups", name, found, layer=k_star, n=len(values), p=p)
         if null:
             rows.add("two groups", name, float(others.mean()), group="permuted labels", n=len(values))

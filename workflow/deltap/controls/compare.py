@@ -75,17 +75,18 @@ class Bootstrap:
         generator = np.random.default_rng([self.settings.seed, draws])
         return generator.multinomial(draws, np.full(draws, 1 / draws), size=len(self.counts)).astype(float)
 
-    def mean(self, values: np.ndarray, member: np.ndarray) -> Curve:
+    def mean(self, values: np.ndarray, member: np.ndarray, redraw: bool = True) -> Curve:
         """Return the mean of ``values`` over the members of a group, all draws of a control pooled.
 
         Both have the shape (draws, layers, samples); ``member`` holds weights, or whether a sample is in the group, and
         counts nothing where the value is NaN. With s the sum of weight times value and m the sum of weights, over draws
-        and samples and each as often as drawn, the mean is s / m.
+        and samples and each as often as drawn, the mean is s / m. ``redraw``: draws of a control are drawn anew too;
+        not where there are no more than these, such as two halves.
         """
         there = np.isfinite(values)
         weight = np.where(there, member, 0.0).astype(float)
         product = weight * np.where(there, values, 0.0)
-        times = self.weights(len(values))
+        times = self.weights(len(values)) if redraw else np.ones((len(self.counts), len(values)))
         sums, weights = np.zeros((len(self.counts), values.shape[1])), np.zeros((len(self.counts), values.shape[1]))
         for draw in range(len(values)):
             sums += times[:, draw, None] * (self.counts @ product[draw].T)
@@ -97,10 +98,10 @@ class Bootstrap:
         estimate[few], draws[:, few] = np.nan, np.nan
         return Curve(Resampled(estimate, draws), np.rint(n).astype(int))
 
-    def share(self, member: np.ndarray, of: np.ndarray | None = None) -> Curve:
+    def share(self, member: np.ndarray, of: np.ndarray | None = None, redraw: bool = True) -> Curve:
         """Return the share of members, in percent, among all samples or those ``of``: booleans as in `mean`."""
         whole = np.ones(member.shape, dtype=bool) if of is None else np.broadcast_to(of, member.shape)
-        return self.mean(100.0 * member, whole)
+        return self.mean(100.0 * member, whole, redraw)
 
 
 def deeper_half(layers: int) -> slice:
