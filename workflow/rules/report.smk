@@ -2,7 +2,7 @@
 
 
 # Reports in Markdown that stand in the HTML report as pages.
-PAGES = {"verdict": "Verdict", "samples": "Samples", "extraction": "Exact tokens", "provenance": "Provenance"}
+PAGES = {**({"controls": "Controls"} if SETTINGS.controls else {}), "verdict": "Verdict", "samples": "Samples", "extraction": "Exact tokens", "provenance": "Provenance"}
 TABLES = [f"{RESULTS}/{table}.parquet" for table in (*PARTS, "delta_p_summary", "samples", "extraction", "extraction_fields")]
 
 
@@ -49,7 +49,7 @@ for NAME, TITLE in PAGES.items():
             report(
                 f"{RESULTS}/pages/{NAME}.html",
                 caption=f"../report/{NAME}.rst",
-                category=TITLE if NAME in ("verdict", "provenance") else "Tables",
+                category=TITLE if NAME in ("controls", "verdict", "provenance") else "Tables",
                 labels={"table": TITLE},
             ),
         log:
@@ -103,6 +103,7 @@ rule export:
     input:
         rules.tables.input,
         rules.verdict.output,
+        rules.controls_report.output if SETTINGS.controls else [],
         rules.figures.input,
         rules.provenance.output,
     output:

@@ -149,8 +149,8 @@ def report(
         series[", ".join(words)] = Statistics(part)
     parts = [
         "# Is the effect real?\n",
-        f"{_models(frame, names)}Site `{settings.site}`, position `{settings.position}`; means over the deeper half of the layers, with "
-        f"{level:.0%} intervals of a bootstrap over samples (and over a control's draws). A *gap* is mean ΔP of the "
+        f"{_models(frame, names)}Site `{settings.site}`, position `{settings.position}`; means over the deeper half of "
+        f"the layers, with {level:.0%} intervals of a bootstrap over samples (and over a control's draws). A *gap* is mean ΔP of the "
         "Q-Anchored samples less that of the A-Anchored ones, in percentage points; negative is what the method "
         f"claims. A layer counts for a group with at least {settings.min_n} samples. Everything is in "
         "`controls.parquet`, method and sources in docs/controls.md.\n",
@@ -266,7 +266,7 @@ def _ranges(layers: Sequence[int]) -> str:
 
 
 def _layers(series: Series, settings: ControlSettings) -> list[str]:
-    asked = [
+    asked: list[tuple[str, str, str, dict[str, Any]]] = [
         ("permuted labels, gap at k*", "permuted_labels", "gap_difference", {"grouping": "reference"}),
         ("permuted labels, gap per layer", "permuted_labels", "gap_difference", {"grouping": "per_layer"}),
         ("noise, gap per layer", "noise", "gap_difference", {"grouping": "per_layer"}),
@@ -362,7 +362,7 @@ def _where(series: Series, settings: ControlSettings) -> list[str]:
         for each in series.values():
             found = each.layers(name, "delta_p", group="q_anchored").dropna(subset=["value"])
             if len(found):
-                best = found.loc[found["value"].idxmin()]
+                best = found.sort_values("value").iloc[0]
                 cells.append(f"{_row(best)} at {int(best['layer'])}")
             else:
                 cells.append(None)
@@ -401,12 +401,10 @@ def _class(series: Series, settings: ControlSettings) -> list[str]:
                 rows.append([f"flips of those {name}, % ({words})", *found])
             found = [each.mean("class", "gap", grouping=grouping, group=name) for each in series.values()]
             rows.append([f"gap within those {name} ({words})", *found])
-        for words_of, statistic, group in (
-            ("gap with one class mix", "gap", "reweighted"),
-            ("samples in classes that both groups have, %", "covered", None),
-        ):
-            found = [each.mean("class", statistic, grouping=grouping, group=group) for each in series.values()]
-            rows.append([f"{words_of} ({words})", *found])
+        found = [each.mean("class", "gap", grouping=grouping, group="reweighted") for each in series.values()]
+        rows.append([f"gap with one class mix ({words})", *found])
+        found = [each.mean("class", "covered", grouping=grouping) for each in series.values()]
+        rows.append([f"samples in classes that both groups have, % ({words})", *found])
     return _table(
         "Class",
         "Where the two groups differ in what the probe says, part of their gap is that of the classes.",
