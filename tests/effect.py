@@ -13,15 +13,18 @@ along u, anew at each layer (*activation noise*: what is special to a layer), or
 not see it and only a probe that learnt it by chance does (*probe noise*).
 """
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from deltap.controls.estimates import Estimated, Estimates
 from deltap.controls.measured import Cut, Measured
+from deltap.controls.probabilities import probabilities
 from deltap.probe import reference_layer
 from deltap.probes import fit_layers
-from deltap.settings import ProbeSettings
+from deltap.settings import ControlSettings, ProbeSettings
 from deltap.tensors import ActivationFiles, write_activations
 
 LAYERS, HIDDEN = 12, 40
@@ -79,3 +82,33 @@ def measured(
         aurocs=aurocs,
     )
     return found, questioned
+
+
+def main() -> None:
+    """Print the mean gap by each estimator, for three models of the effect."""
+    settings = ControlSettings(permuted_labels=0, noise=0, refits=0, strength=(), interventions=None)
+    columns = (("exact_question", "per_layer"), ("cross_fitted", "per_layer"), ("exact_question", "reference"),
+               ("leave_layers_out", "reference"))  # fmt: skip
+    for title, model in {
+        "probe noise": {"probe_noise": 1.5},
+        "activation noise": {"activation_noise": 1.5},
+        "effect": {"from_question": 0.3},
+    }.items():
+        with tempfile.TemporaryDirectory() as folder:
+            found, _ = measured(Path(folder), **model)
+            estimates = Estimates(found, probabilities(found, settings), settings, "predicted")
+        by_name = {each.name: each for each in [estimates.method(), *estimates.controls()]}
+        print(title, *(f"{name}/{grouping} {gap(by_name[name], grouping):.1f}" for name, grouping in columns), sep="; ")
+
+
+def gap(estimated: Estimated, grouping: str = "per_layer") -> float:
+    """Return mean ΔP of Q-Anchored less that of A-Anchored, mean over the layers, all draws pooled."""
+    values, q = estimated.delta_p(), estimated.q_anchored(grouping)  # type: ignore[arg-type]
+    there = np.isfinite(values)
+    layers = range(values.shape[1])
+    gaps = [values[:, k][q[:, k] & there[:, k]].mean() - values[:, k][~q[:, k] & there[:, k]].mean() for k in layers]
+    return float(np.mean(gaps))
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ from deltap.controls.estimates import Estimated, Estimates, farther_layers, flip
 from deltap.controls.probabilities import halves, noise, probabilities, strength_for, temperature, tempered
 from deltap.settings import ControlSettings, ProbeSettings
 from deltap.tables import DELTA_P
+from effect import gap
 
 SETTINGS = ControlSettings(refits=0, strength=(), permuted_labels=3, noise=3, interventions=None)
 
@@ -26,15 +27,6 @@ def estimates(tmp_path_factory):
         return {each.name: each for each in [found.method(), *found.controls()]}, questioned
 
     return of
-
-
-def gap(estimated: Estimated, grouping: str = "per_layer") -> float:
-    """Return mean ΔP of Q-Anchored less that of A-Anchored, mean over the layers, all draws pooled."""
-    values, q = estimated.delta_p(), estimated.q_anchored(grouping)
-    there = np.isfinite(values)
-    layers = range(values.shape[1])
-    gaps = [values[:, k][q[:, k] & there[:, k]].mean() - values[:, k][~q[:, k] & there[:, k]].mean() for k in layers]
-    return float(np.mean(gaps))
 
 
 def rate(estimated: Estimated) -> float:

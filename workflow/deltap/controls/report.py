@@ -150,7 +150,8 @@ def report(
     parts = [
         "# Is the effect real?\n",
         f"{_models(frame, names)}Site `{settings.site}`, position `{settings.position}`; means over the deeper half of "
-        f"the layers, with {level:.0%} intervals of a bootstrap over samples (and over a control's draws). A *gap* is mean ΔP of the "
+        f"the layers, with {level:.0%} intervals of a bootstrap over samples (and over a control's draws). A *gap* is "
+        "mean ΔP of the "
         "Q-Anchored samples less that of the A-Anchored ones, in percentage points; negative is what the method "
         f"claims. A layer counts for a group with at least {settings.min_n} samples. Everything is in "
         "`controls.parquet`, method and sources in docs/controls.md.\n",
