@@ -61,6 +61,11 @@ class Engine:
         return self._config.hidden_size
 
     @property
+    def heads(self) -> int:
+        """How many heads a layer's attention has, on all ranks together."""
+        return self._config.num_attention_heads
+
+    @property
     def dtype(self) -> torch.dtype:
         """Of the activations."""
         return self.model.dtype  # type: ignore[return-value]
@@ -369,7 +374,7 @@ class Engine:
         modules = site_modules(self.model, sites)
         found = []
         for cut in batch.cuts:
-            edges = None if cut is None else batch.edges(cut, self._config.num_attention_heads, self.device)
+            edges = None if cut is None else batch.edges(cut, self.heads, self.device)
             with knockout(edges), capture(modules, where) as activations:
                 self._backbone(ids[:, first:], beginning(start, len(ids)))
             if edges is not None:
@@ -396,7 +401,7 @@ class Engine:
         for number, window in enumerate(windows):
             activations = undisturbed
             if window.first <= window.read:
-                edges = batch.edges(window.cut(cut), self._config.num_attention_heads, self.device)
+                edges = batch.edges(window.cut(cut), self.heads, self.device)
                 at_end = {(site, window.read): modules[site, window.read] for site in sites}
                 with knockout(edges), capture(at_end, where) as activations:
                     clean.restart(run, window.first, window.read)
