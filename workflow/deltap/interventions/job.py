@@ -86,8 +86,8 @@ class Interventions:
         if len(prompt.ids) != row["prompt_tokens"]:
             raise DeltapError(
                 f"{self.stage.model}, {self.stage.dataset}, question {name!r}: its prompt has {len(prompt.ids)} tokens "
-                f"and had {row['prompt_tokens']} when it was answered; the answers are older than the model's tokenizer "
-                "or prompt: delete them and run snakemake again"
+                f"and had {row['prompt_tokens']} when it was answered; the answers are older than the model's "
+                "tokenizer or prompt: delete them and run snakemake again"
             )
         question = tokens_of_span(Span(prompt.question_start, prompt.question_start + len(asked)), prompt.offsets)
         place = PromptTokens(len(prompt.ids), question, row["exact_question_tokens"])
@@ -274,7 +274,8 @@ def run_shard(
     for start in range(0, max(1, len(rows)), size):
         samples = job.prepare(rows[start : start + size], windows, heads)
         some = [sample for sample in samples if sample.windows or sample.heads]
-        for kind, chosen, compute in (("cuts", samples, job.cuts), ("restarted", some, job.restarted)):
+        kinds = [("cuts", samples, job.cuts)] + [("restarted", some, job.restarted)] * bool(settings.restarted)
+        for kind, chosen, compute in kinds:
             depends = [job.depends_on(sample, kind) for sample in chosen]
             path = store.path({**identity, "stage": f"interventions, {kind}", "settings": by[kind], "samples": depends})
             if path.exists():
