@@ -8,8 +8,10 @@ import torch
 
 from deltap import cli, ranks
 from deltap.models.check import check_model
+from deltap.models.knockout import Cut
 from deltap.models.load import load
 from deltap.models.prompts import Prompter
+from deltap.models.windows import Window
 from deltap.settings import ModelSettings, PromptSettings
 
 SITES = ("attn", "mlp", "resid")
@@ -56,6 +58,15 @@ def everything(engine):
         result[f"{name}: knockout"] = engine.forward(prompts, positions, SITES, cuts)
         both = engine.clean_and_knockout(prompts, positions, SITES, cuts)
         result |= dict(zip((f"{name}: both, clean", f"{name}: both, knockout"), both, strict=True))
+        # The last head is another rank's than the first one's.
+        heads = [Cut(cuts, first_layer=1, last_layer=1, head=head) for head in range(4)]
+        answer = Cut(cuts, first_query=[len(prompt) - 3 for prompt in prompts])
+        for number, found in enumerate(engine.passes(prompts, positions, SITES, [*heads, answer])):
+            result[f"{name}: cut {number}"] = found
+        windows = [Window(1, 2, 3), *(Window(1, 1, 2, head) for head in range(4))]
+        result[f"{name}: windows"] = engine.windows(prompts, positions, SITES, cuts, windows)
+        weights = engine.attention(prompts, [9] * len(prompts))
+        result[f"{name}: attention"] = {str(index): each for index, each in enumerate(weights)}
     return result
 
 

@@ -4,14 +4,26 @@ Written from the architecture's formulas (RMS norm, rotary embedding, grouped he
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 
+Severed = Callable[[int, int, int, int], bool]
+"""Whether the edge from a layer's, a head's query to a key is cut."""
 
-def activations(
-    model: torch.nn.Module, ids: list[int], cut: list[int] | None, last_layer: int
-) -> dict[str, list[torch.Tensor]]:
-    """Return per site and layer the activations, shape (positions, hidden), with edges cut in layers 0 … last_layer."""
+
+def knockout(cut: list[int], last_layer: int) -> Severed:
+    """Return what the method cuts in layers 0 … last_layer."""
+    return lambda layer, head, query, key: layer <= last_layer and key in cut and query not in cut
+
+
+def nothing(layer: int, head: int, query: int, key: int) -> bool:
+    """Cut no edge."""
+    return False
+
+
+def activations(model: torch.nn.Module, ids: list[int], severed: Severed = nothing) -> dict[str, list[torch.Tensor]]:
+    """Return per site and layer the activations, shape (positions, hidden), with the edges cut that are ``severed``."""
     weights, config = dict(model.state_dict()), model.config
     heads, groups = config.num_attention_heads, config.num_key_value_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -36,9 +48,7 @@ def activations(
             q, k = _rotate(q, config.rope_parameters["rope_theta"]), _rotate(k, config.rope_parameters["rope_theta"])
             for i in range(n):
                 window = getattr(config, "sliding_window", None) or n
-                seen = [j for j in range(i + 1) if i - j < window]
-                if cut is not None and layer <= last_layer and i not in cut:
-                    seen = [j for j in seen if j not in cut]
+                seen = [j for j in range(i + 1) if i - j < window and not severed(layer, head, i, j)]
                 logits = torch.stack([q[i] @ k[j] for j in seen]) / math.sqrt(size)
                 out[i, rows] = torch.softmax(logits, 0) @ v[seen]
         attn = out @ w["self_attn.o_proj.weight"].T

@@ -9,7 +9,7 @@ from transformers import DynamicCache
 import tiny
 from deltap.models.backend import PLAIN, watched
 from deltap.models.engine import Engine
-from deltap.models.knockout import Edges
+from deltap.models.knockout import Cut, Edges
 from deltap.models.prefix import beginning, growing
 
 SITES = ("attn", "mlp", "resid")
@@ -42,7 +42,7 @@ def test_one_knockout_pass_equals_one_plain_pass_for_each_layer(model, cut):
     found = Engine(model, 10_000).forward(SEQUENCES, positions, SITES, cut)
     for index, sequence in enumerate(SEQUENCES):
         for k in range(model.config.num_hidden_layers):
-            reference = plain.activations(model, sequence, cut[index], last_layer=k)
+            reference = plain.activations(model, sequence, plain.knockout(cut[index], last_layer=k))
             for site in SITES:
                 expected = reference[site][k][positions[index]]
                 torch.testing.assert_close(found[site][k, index], expected, atol=1e-5, rtol=1e-5)
@@ -52,7 +52,7 @@ def test_clean_pass_equals_plain_algebra(model):
     positions = every_position(SEQUENCES)
     found = Engine(model, 10_000).forward(SEQUENCES, positions, SITES)
     for index, sequence in enumerate(SEQUENCES):
-        reference = plain.activations(model, sequence, None, last_layer=-1)
+        reference = plain.activations(model, sequence)
         for site in SITES:
             expected = torch.stack(reference[site])[:, positions[index]]
             torch.testing.assert_close(found[site][:, index], expected, atol=1e-5, rtol=1e-5)
@@ -85,6 +85,62 @@ def test_positions_before_the_cut_do_not_change(model):
         knockout = engine.forward([sequence], [positions], SITES, [cut])
         for site in SITES:
             torch.testing.assert_close(clean[site], knockout[site], atol=1e-6, rtol=0)
+
+
+FIRST_ANSWER_TOKENS = [8, 6, 11]
+CUTS = {
+    "a range of layers": (
+        Cut(IN_SEVERAL_PIECES, first_layer=1, last_layer=2),
+        lambda index: lambda layer, head, i, j: 1 <= layer <= 2 and edge(IN_SEVERAL_PIECES[index], i, j),
+    ),
+    "answer queries only": (
+        Cut(IN_SEVERAL_PIECES, first_query=FIRST_ANSWER_TOKENS),
+        lambda index: (
+            lambda layer, head, i, j: i >= FIRST_ANSWER_TOKENS[index] and edge(IN_SEVERAL_PIECES[index], i, j)
+        ),
+    ),
+    "one head of one layer": (
+        Cut(IN_SEVERAL_PIECES, first_layer=1, last_layer=1, head=3),
+        lambda index: lambda layer, head, i, j: (layer, head) == (1, 3) and edge(IN_SEVERAL_PIECES[index], i, j),
+    ),
+}
+
+
+def edge(cut, query, key):
+    return key in cut and query not in cut
+
+
+@pytest.mark.parametrize("prefix", [0, 3, 8], ids=lambda tokens: f"prefix of {tokens}")
+@pytest.mark.parametrize("name", CUTS)
+def test_other_cuts_equal_plain_algebra(model, name, prefix):
+    cut, severed = CUTS[name]
+    engine = Engine(model, 10_000)
+    engine.share_prefix(SEQUENCES[0][:prefix])
+    positions = last_positions(SEQUENCES)
+    clean, found = engine.passes(SEQUENCES, positions, SITES, [None, cut])
+    for index, sequence in enumerate(SEQUENCES):
+        reference = plain.activations(model, sequence, severed(index))
+        untouched = plain.activations(model, sequence)
+        for site in SITES:
+            expected = torch.stack(reference[site])[:, positions[index]]
+            torch.testing.assert_close(found[site][:, index], expected, atol=1e-5, rtol=1e-5)
+            without = torch.stack(untouched[site])[:, positions[index]]
+            torch.testing.assert_close(clean[site][:, index], without, atol=1e-5, rtol=1e-5)
+    assert ((found["resid"] - clean["resid"])[-1].abs().amax(dim=(-1, -2)) > 1e-3).all()
+
+
+def test_several_cuts_in_the_same_batches_equal_each_by_itself(model):
+    engine = Engine(model, 10_000)
+    positions = last_positions(SEQUENCES)
+    cuts = [cut for cut, _ in CUTS.values()]
+    done: list[int] = []
+    together = engine.passes(SEQUENCES, positions, SITES, cuts, done.append)
+    assert sum(done) == len(cuts) * len(SEQUENCES)
+    for cut, found in zip(cuts, together, strict=True):
+        (alone,) = engine.passes(SEQUENCES, positions, SITES, [cut])
+        for site in SITES:
+            torch.testing.assert_close(found[site], alone[site], atol=1e-5, rtol=1e-5)
+    assert engine.passes(SEQUENCES, positions, SITES, []) == []
 
 
 @pytest.mark.parametrize("budget", [1, 20, 10_000])

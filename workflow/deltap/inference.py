@@ -6,7 +6,7 @@ files are then put together from the chunks.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -203,12 +203,7 @@ class Inference:
 
     def _positions(self, row: dict[str, Any]) -> list[int]:
         """Return the token positions that are read of a sample, in the order of the configured positions."""
-        exact = row["exact_answer_tokens"]
-        named = {
-            "last": row["prompt_tokens"] + len(row["answer_ids"]) - 1,
-            "exact_answer_last": exact[-1],
-            "before_exact_answer": exact[0] - 1,
-        }
+        named = read_positions(row)
         return [named[position] for position in self.stage.inference.positions]
 
     def _said(self, sample: Sample, generated: Generated | None) -> Said:
@@ -258,6 +253,16 @@ class Inference:
             "clean_row": None,
             "knockout_row": None,
         }
+
+
+def read_positions(row: Mapping[str, Any]) -> dict[str, int]:
+    """Return, by its name, each token position of a sample (a row of ANSWERS) that can be read."""
+    exact = row["exact_answer_tokens"]
+    return {
+        "last": row["prompt_tokens"] + len(row["answer_ids"]) - 1,
+        "exact_answer_last": exact[-1],
+        "before_exact_answer": exact[0] - 1,
+    }
 
 
 def _tokens(spans: Sequence[Span], offsets: list[tuple[int, int]], shift: int) -> list[int]:

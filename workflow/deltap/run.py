@@ -30,6 +30,7 @@ from deltap.settings import (
     FigureEntry,
     InferenceSettings,
     InferenceStage,
+    InterventionsStage,
     JudgeStage,
     LabelsStage,
     ModelEntry,
@@ -234,6 +235,29 @@ class Run:
     def inference_stage(self, model: str, dataset: str, extractor: str) -> InferenceStage:
         """Return what the inference of ``model`` on ``dataset`` depends on."""
         return InferenceStage(extractor=extractor, **dict(self.answers_stage(model, dataset)))
+
+    def interventions_stage(self, model: str, dataset: str, extractor: str) -> InterventionsStage:
+        """Return what the other cuts of ``model`` on ``dataset`` depend on."""
+        settings = self.settings
+        assert settings.controls is not None
+        assert settings.controls.interventions is not None
+        return InterventionsStage(
+            model=model,
+            dataset=dataset,
+            extractor=extractor,  # type: ignore[arg-type]
+            entry=_part(self.models[model], ModelSettings),
+            prompt=self.prompt(model),
+            chunk_questions=settings.inference.chunk_questions,
+            interventions=settings.controls.interventions,
+            site=settings.controls.site,
+            position=settings.controls.position,
+            seed=settings.controls.seed,
+        )
+
+    def intervention_files(self) -> list[str]:
+        """Return the name ``<intervention>.<draw>`` of every other cut, none where there are no interventions."""
+        controls = self.settings.controls
+        return controls.interventions.files if controls and controls.interventions else []
 
     def figure_jobs(self) -> dict[str, FigureJob]:
         """Return what each configured figure is drawn from, how, and into which files.

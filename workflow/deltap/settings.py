@@ -6,7 +6,7 @@ exactly the keys it uses. The JSON Schemas in ``config/schemas`` are generated f
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -53,15 +53,18 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="A sl
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
+Value = TypeVar("Value", str, int)
+
+
 class Section(BaseModel):
     """A section of the configuration: unknown keys are refused, values do not change after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-def each_once(values: tuple[str, ...]) -> tuple[str, ...]:
+def each_once(values: tuple[Value, ...]) -> tuple[Value, ...]:
     """Return ``values``; raise ValueError where one stands there twice."""
-    twice = sorted({value for value in values if values.count(value) > 1})
+    twice = sorted({str(value) for value in values if values.count(value) > 1})
     if twice:
         raise ValueError(f"{', '.join(twice)} listed twice")
     return values
@@ -250,6 +253,11 @@ class WindowSettings(Section):
     samples: int | None = Field(200, ge=1)
     """Test samples at most, the first by their hashes; null: all."""
 
+    @field_validator("widths")
+    @classmethod
+    def _each_once(cls, values: tuple[int, ...]) -> tuple[int, ...]:
+        return each_once(values)
+
 
 class HeadSettings(Section):
     """Knockout in a single head of a single layer, read at the reference layer k*."""
@@ -257,6 +265,11 @@ class HeadSettings(Section):
     layers: tuple[Annotated[int, Field(ge=0)], ...] = Field(min_length=1)
     samples: int | None = Field(100, ge=1)
     """Test samples at most, the first by their hashes; null: all."""
+
+    @field_validator("layers")
+    @classmethod
+    def _each_once(cls, values: tuple[int, ...]) -> tuple[int, ...]:
+        return each_once(values)
 
 
 class InterventionSettings(Section):
@@ -274,6 +287,30 @@ class InterventionSettings(Section):
     """Null: none."""
     heads: HeadSettings | None = None
     """Null: none."""
+
+    @field_validator("dose")
+    @classmethod
+    def _each_once(cls, values: tuple[int, ...]) -> tuple[int, ...]:
+        return each_once(values)
+
+    @property
+    def draws(self) -> dict[str, int]:
+        """How many draws there are of each intervention whose activations are read at every layer, by its name."""
+        number = {"random_tokens": self.random_tokens, "random_mass": self.random_mass}
+        number |= {"answer_queries": int(self.answer_queries), **{f"dose_{tokens}": 1 for tokens in self.dose}}
+        return {name: draws for name, draws in number.items() if draws}
+
+    @property
+    def restarted(self) -> tuple[str, ...]:
+        """The interventions in windows of layers and in single heads, whose activations are read at one layer."""
+        widths = self.windows.widths if self.windows else ()
+        return (*(f"window_{width}" for width in widths), *(("heads",) if self.heads else ()))
+
+    @property
+    def files(self) -> list[str]:
+        """What the activation files of each intervention and draw are called: ``<intervention>.<draw>``."""
+        drawn = [f"{name}.{draw}" for name, draws in self.draws.items() for draw in range(draws)]
+        return [*drawn, *(f"{name}.0" for name in self.restarted)]
 
 
 class ControlSettings(Section):
@@ -893,6 +930,22 @@ class InferenceStage(Section):
     inference: InferenceSettings
     bad_rows: float
     """Of given files."""
+
+
+class InterventionsStage(Section):
+    """Settings of ``scripts/interventions.py``."""
+
+    model: Name
+    dataset: Name
+    extractor: Extractor
+    entry: ModelSettings
+    prompt: PromptSettings
+    chunk_questions: int
+    """As inference has it, so that samples are computed in the same batches."""
+    interventions: InterventionSettings
+    site: Site
+    position: Position
+    seed: int
 
 
 class SpansStage(Section):

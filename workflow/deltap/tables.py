@@ -265,7 +265,7 @@ INTERVENTIONS = _schema(
     from_question=_int,  # how many of them are of the question; the others fill up from template and examples
     exact_question_tokens=_int,  # how many E_Q has
     mass=_float,  # attention that the cut removes from a later token, 0 … 1, mean over these, heads and layers
-    exact_mass=_float,  # the same of the exact question's cut
+    exact_mass=_float,  # the same of the exact question's cut; both null for windows and heads
     row=_int,  # in the activation file of the intervention and draw
 )
 

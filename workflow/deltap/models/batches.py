@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
+from deltap.models.knockout import Cut, Edges
+
 Divide = Callable[[Sequence[int], int], Iterator[list[int]]]
 """Yields batches of indices of items of so many tokens, within a budget of tokens."""
 
@@ -40,15 +42,15 @@ class Batch:
 
     sequences: list[Sequence[int]]
     positions: list[Sequence[int]]
-    cuts: list[list[Sequence[int]] | None]
-    """For each pass the E_Q of each sequence, or None where nothing is cut."""
+    cuts: list[Cut | None]
+    """For each pass what is cut of these sequences; None: nothing."""
     shared: int
 
     @property
     def common(self) -> int:
         """Number of tokens that come out alike in every pass, and at which nothing is read."""
         read = [position for row in self.positions for position in row]
-        cut = [position for each in self.cuts if each is not None for row in each for position in row]
+        cut = [position for each in self.cuts if each is not None for row in each.keys for position in row]
         return min([*read, *cut], default=self.shared)
 
     def ids(self, device: torch.device) -> torch.Tensor:
@@ -61,9 +63,12 @@ class Batch:
             ids[row, : len(sequence)] = torch.tensor(sequence)
         return ids.to(device)
 
-    def mask(self, tokens: list[Sequence[int]], device: torch.device) -> torch.Tensor:
-        """Return where each sequence's ``tokens`` are, boolean, shape (batch, longest)."""
-        inside = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.bool)
-        for row, positions in enumerate(tokens):
-            inside[row, list(positions)] = True
-        return inside.to(device)
+    def edges(self, cut: Cut, heads: int, device: torch.device) -> Edges:
+        """Return the edges of ``cut`` in this batch, of a model with so many ``heads`` in a layer."""
+        keys = torch.zeros(len(self.sequences), max(map(len, self.sequences)), dtype=torch.bool)
+        for row, positions in enumerate(cut.keys):
+            keys[row, list(positions)] = True
+        queries = None
+        if cut.first_query is not None:
+            queries = (torch.arange(keys.shape[1]) >= torch.tensor(cut.first_query)[:, None]).to(device)
+        return Edges(keys.to(device), queries, cut.first_layer, cut.last_layer, cut.head, heads)

@@ -5,9 +5,11 @@ import torch
 from deltap.errors import DeltapError
 from deltap.exact.spans import Span, tokens_of_span
 from deltap.models.engine import Engine
+from deltap.models.knockout import Cut
 from deltap.models.parallel import ParallelEngine
 from deltap.models.prompts import Prompter
 from deltap.models.trace import Activations
+from deltap.models.windows import Window
 
 _QUESTION, _CUT = "What is the name of the capital city of the country Argentina?", "Argentina"
 # Largest difference allowed, as a share of the activation's length (Euclidean norm): rounding in the model's dtype,
@@ -32,10 +34,8 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
 
     That the edges are cut in every layer is checked in every pass, by the engine.
     """
-    prompt = prompter(_QUESTION)
-    start = prompt.question_start + _QUESTION.index(_CUT)
-    cut = tokens_of_span(Span(start, start + len(_CUT)), prompt.offsets)
-    ids, last = prompt.ids, len(prompt.ids) - 1
+    ids, cut = _prompt(prompter)
+    last = len(ids) - 1
 
     def forward(**keywords: object) -> Activations:
         return engine.forward([ids], [[cut[0] - 1, last]], sites, **keywords)  # type: ignore[arg-type]
@@ -70,17 +70,11 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
     for site in sites:
 
         def refuse(what: str, one: torch.Tensor, other: torch.Tensor, site: str = site, first: int = 0) -> None:
-            allowed = _TOLERANCE[one.dtype]
-            one, other = one.float(), other.float()
-            length = one.norm(dim=-1).clamp(min=torch.finfo(torch.float32).tiny)
-            worst = ((one - other).norm(dim=-1) / length).flatten(1).amax(dim=1)
-            bad = ~(worst <= allowed)  # also for NaN
-            if bad.any():
-                layer = int(bad.nonzero()[0])
+            if failed := _difference(one, other):
+                layer, difference = failed
                 raise DeltapError(
                     f"{type(engine.model).__name__}: the load check failed at site '{site}', layer {first + layer}: "
-                    f"{what} (difference {worst[layer]:.3g} of the activation's length, allowed {allowed:.3g}); "
-                    "this model cannot be measured by knockout"
+                    f"{what} ({difference}); this model cannot be measured by knockout"
                 )
 
         refuse("its own attention computes something else than plain attention", clean[site], own[site])
@@ -105,3 +99,45 @@ def check_model(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> N
             f"{type(engine.model).__name__}: the load check failed: cutting attention changes nothing; this model "
             "cannot be measured by knockout"
         )
+
+
+def check_windows(engine: Engine, prompter: Prompter, sites: tuple[str, ...]) -> None:
+    """Refuse a model (DeltapError) that cannot be restarted in the middle.
+
+    On one prompt, of which "Argentina" is cut in the layers of the upper half alone, restarted from the clean hidden
+    states, the last layer has to be that of a whole pass with the same cut.
+    """
+    ids, cut = _prompt(prompter)
+    places, last = [[cut[0] - 1, len(ids) - 1]], engine.layers - 1
+    engine.share_prefix(prompter.prefix_ids)
+    window = Window(max(1, engine.layers // 2), last, last)
+    restarted = engine.windows([ids], places, sites, [cut], [window])
+    (plain,) = engine.passes([ids], places, sites, [window.cut(Cut([cut]))])
+    engine.kernels.clear()
+    for site in sites:
+        if failed := _difference(plain[site][last:], restarted[site]):
+            raise DeltapError(
+                f"{type(engine.model).__name__}: a pass that is restarted from the clean hidden states of layer "
+                f"{window.first - 1} differs from a whole one at site '{site}', layer {last} ({failed[1]}): its layers "
+                "hand on more than these. Set 'windows: null' and 'heads: null' in controls.interventions"
+            )
+
+
+def _prompt(prompter: Prompter) -> tuple[list[int], list[int]]:
+    """Return the ids of the prompt that is checked, and the positions that are cut."""
+    prompt = prompter(_QUESTION)
+    start = prompt.question_start + _QUESTION.index(_CUT)
+    return prompt.ids, tokens_of_span(Span(start, start + len(_CUT)), prompt.offsets)
+
+
+def _difference(one: torch.Tensor, other: torch.Tensor) -> tuple[int, str] | None:
+    """Return the first layer in which activations differ by more than rounding, and by how much; None for none."""
+    allowed = _TOLERANCE[one.dtype]
+    one, other = one.float(), other.float()
+    length = one.norm(dim=-1).clamp(min=torch.finfo(torch.float32).tiny)
+    worst = ((one - other).norm(dim=-1) / length).flatten(1).amax(dim=1)
+    bad = ~(worst <= allowed)  # also for NaN
+    if not bad.any():
+        return None
+    layer = int(bad.nonzero()[0])
+    return layer, f"difference {worst[layer]:.3g} of the activation's length, allowed {allowed:.3g}"

@@ -13,11 +13,12 @@ from deltap.errors import DeltapError
 from deltap.models.backend import PLAIN
 from deltap.models.batches import Batch, Divide, by_length, of_equal_length
 from deltap.models.capture import capture
-from deltap.models.knockout import Edges, kernels_noted, knockout
+from deltap.models.knockout import Cut, Edges, Weights, kernels_noted, knockout, weights_noted
 from deltap.models.layers import decoder_layers, site_modules
 from deltap.models.memory import does_not_fit, is_out_of_memory
 from deltap.models.prefix import beginning, growing, narrowest_window
 from deltap.models.trace import Activations, Trace
+from deltap.models.windows import CleanStates, Window
 
 logger = logging.getLogger("deltap")
 
@@ -58,6 +59,11 @@ class Engine:
     def hidden(self) -> int:
         """Size of the hidden states."""
         return self._config.hidden_size
+
+    @property
+    def heads(self) -> int:
+        """How many heads a layer's attention has, on all ranks together."""
+        return self._config.num_attention_heads
 
     @property
     def dtype(self) -> torch.dtype:
@@ -218,8 +224,9 @@ class Engine:
         ``own_attention`` the model's attention is the one that its authors wrote, which cuts nothing. The
         language-model head is not computed. ``progress`` is told the number of sequences done after each batch.
         """
+        cut = None if exact_question is None else Cut(exact_question, last_layer=last_layer)
         with _own_attention(self.model) if own_attention else nullcontext():
-            return self._passes(sequences, positions, sites, [exact_question], last_layer, progress)[0]
+            return self._passes(sequences, positions, sites, [cut], progress)[0]
 
     @torch.inference_mode()
     def clean_and_knockout(
@@ -235,53 +242,139 @@ class Engine:
         What stands before the exact question is the same in both passes and is computed once. ``progress`` is told the
         number of passes done.
         """
-        clean, cut = self._passes(sequences, positions, sites, [None, exact_question], None, progress)
+        clean, cut = self._passes(sequences, positions, sites, [None, Cut(exact_question)], progress)
         return clean, cut
+
+    @torch.inference_mode()
+    def passes(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        sites: tuple[str, ...],
+        cuts: Sequence[Cut | None],
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> list[Activations]:
+        """Return the activations of one pass for each of ``cuts`` (None: clean), all in the same batches.
+
+        What stands before every cut is computed once. A sequence of which a token of the shared prefix is cut is
+        computed from its beginning in all of these passes. ``progress`` is told the number of passes done.
+        """
+        return self._passes(sequences, positions, sites, cuts, progress)
+
+    @torch.inference_mode()
+    def windows(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        sites: tuple[str, ...],
+        keys: Sequence[Sequence[int]],
+        windows: Sequence[Window],
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> Activations:
+        """Return the activations under knockout in each of ``windows``, each restarted from the clean hidden states.
+
+        ``keys`` are cut as those of a `Cut`. For each site a tensor of shape (windows, samples, positions, hidden), on
+        the host. ``progress`` is told the number of sequences done after each batch.
+        """
+        (found,) = self._batched(
+            sequences, positions, [Cut(keys)], lambda batch: [self._window_batch(batch, sites, windows)], progress
+        )
+        return found
+
+    @torch.inference_mode()
+    def attention(
+        self,
+        sequences: Sequence[Sequence[int]],
+        first_queries: Sequence[int],
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> list[torch.Tensor]:
+        """Return how much the tokens of each sequence attend to each other in the clean pass: mean over heads, layers.
+
+        For each sequence a tensor of shape (queries, keys), float32, on the host: row r is the query
+        ``first_queries[i]`` + r, and adds up to 1. ``progress`` is told the number of sequences done after each batch.
+        """
+        found: list[torch.Tensor] = [torch.empty(0)] * len(sequences)
+
+        def read(chosen: list[int], batch: Batch) -> None:
+            ids = batch.ids(self.device)
+            weights = Weights(ids.shape[1] - batch.shared, ids.shape[1])
+            with weights_noted(weights):
+                self._backbone(ids[:, batch.shared :], beginning(self._start(batch.shared), len(ids)))
+            mean = self._over_ranks(weights.mean()).to("cpu")
+            for row, index in enumerate(chosen):
+                length = len(sequences[index])
+                # A copy, lest each keeps the whole batch.
+                found[index] = mean[row, first_queries[index] - batch.shared : length - batch.shared, :length].clone()
+            progress(len(chosen))
+
+        self._each_batch(sequences, [[query] for query in first_queries], [None], read)
+        return found
 
     def _passes(
         self,
         sequences: Sequence[Sequence[int]],
         positions: Sequence[Sequence[int]],
         sites: tuple[str, ...],
-        cuts: Sequence[Sequence[Sequence[int]] | None],
-        last_layer: int | None,
+        cuts: Sequence[Cut | None],
         progress: Callable[[int], object],
     ) -> list[Activations]:
-        """Return the activations of one pass for each of ``cuts``: nothing (None), or E_Q of each sequence."""
-        results: list[Activations] = [{} for _ in cuts]
-        everywhere = next((cut for cut in cuts if cut is not None), None)
-        for shared, indices in self._by_prefix(sequences, everywhere, positions):
+        """Return the activations of one pass for each of ``cuts``."""
+        if not cuts:
+            return []
+        return self._batched(sequences, positions, cuts, lambda batch: self._pass_batch(batch, sites), progress)
 
-            def read(items: list[int], shared: int = shared, indices: list[int] = indices) -> None:
+    def _batched(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        cuts: Sequence[Cut | None],
+        compute: Callable[[Batch], list[Activations]],
+        progress: Callable[[int], object],
+    ) -> list[Activations]:
+        """Return what ``compute`` returns of each batch, put together; the second dimension is the sequences'."""
+        results: list[Activations] = [{} for _ in cuts]
+
+        def read(chosen: list[int], batch: Batch) -> None:
+            for result, found in zip(results, compute(batch), strict=True):
+                for site, states in found.items():
+                    if site not in result:
+                        result[site] = states.new_empty(states.shape[0], len(sequences), *states.shape[2:])
+                    result[site][:, chosen] = states
+            progress(len(cuts) * len(chosen))
+
+        self._each_batch(sequences, positions, cuts, read)
+        return results
+
+    def _each_batch(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        cuts: Sequence[Cut | None],
+        read: Callable[[list[int], Batch], None],
+    ) -> None:
+        """Let ``read`` have batch after batch, with the indices of its sequences."""
+        for shared, indices in self._by_prefix(sequences, [cut.keys for cut in cuts if cut is not None], positions):
+
+            def compute(items: list[int], shared: int = shared, indices: list[int] = indices) -> None:
                 chosen = [indices[item] for item in items]
                 batch = Batch(
                     [sequences[index] for index in chosen],
                     [positions[index] for index in chosen],
-                    [[cut[index] for index in chosen] if cut is not None else None for cut in cuts],
+                    [cut and cut.of(chosen) for cut in cuts],
                     shared,
                 )
-                for result, found in zip(results, self._pass_batch(batch, sites, last_layer), strict=True):
-                    for site, states in found.items():
-                        if site not in result:
-                            result[site] = states.new_empty(states.shape[0], len(sequences), *states.shape[2:])
-                        result[site][:, chosen] = states
-                progress(len(cuts) * len(chosen))
+                read(chosen, batch)
 
-            self._in_batches([len(sequences[index]) - shared for index in indices], by_length, read)
-        return results
+            self._in_batches([len(sequences[index]) - shared for index in indices], by_length, compute)
 
-    def _pass_batch(self, batch: Batch, sites: tuple[str, ...], last_layer: int | None) -> list[Activations]:
-        ids, start = batch.ids(self.device), self._start(batch.shared)
-        first = batch.shared
-        if batch.common > first and len(batch.cuts) > 1:
-            start = growing(start, len(ids))
-            self._backbone(ids[:, first : batch.common], start)
-            first = batch.common
+    def _pass_batch(self, batch: Batch, sites: tuple[str, ...]) -> list[Activations]:
+        start, first = self._begun(batch, passes=len(batch.cuts))
+        ids = batch.ids(self.device)
         where = torch.tensor([list(row) for row in batch.positions], device=self.device) - first
         modules = site_modules(self.model, sites)
         found = []
         for cut in batch.cuts:
-            edges = None if cut is None else Edges(batch.mask(cut, self.device), last_layer)
+            edges = None if cut is None else batch.edges(cut, self.heads, self.device)
             with knockout(edges), capture(modules, where) as activations:
                 self._backbone(ids[:, first:], beginning(start, len(ids)))
             if edges is not None:
@@ -289,11 +382,54 @@ class Engine:
             found.append(self._collected(activations, sites))
         return found
 
-    def _collected(self, activations: dict[tuple[str, int], torch.Tensor], sites: tuple[str, ...]) -> Activations:
-        """Return the activations of a pass, layers stacked, on the host."""
+    def _window_batch(self, batch: Batch, sites: tuple[str, ...], windows: Sequence[Window]) -> Activations:
+        (cut,) = batch.cuts
+        assert cut is not None
+        start, first = self._begun(batch, passes=2)
+        ids, layers = batch.ids(self.device), decoder_layers(self.model)
+        where = torch.tensor([list(row) for row in batch.positions], device=self.device) - first
+        modules = site_modules(self.model, sites)
+
+        def run() -> None:
+            self._backbone(ids[:, first:], beginning(start, len(ids)))
+
+        read = sorted({window.read for window in windows})
+        clean = CleanStates(layers)
+        with capture({key: modules[key] for key in modules if key[1] in read}, where) as undisturbed:
+            clean.keep(run, read[-1])
+        found: dict[tuple[str, int], torch.Tensor] = {}
+        for number, window in enumerate(windows):
+            activations = undisturbed
+            if window.first <= window.read:
+                edges = batch.edges(window.cut(cut), self.heads, self.device)
+                at_end = {(site, window.read): modules[site, window.read] for site in sites}
+                with knockout(edges), capture(at_end, where) as activations:
+                    clean.restart(run, window.first, window.read)
+                self._refuse_partial(edges, window.read)
+            found |= {(site, number): activations[site, window.read] for site in sites}
+        return self._collected(found, sites, len(windows))
+
+    def _begun(self, batch: Batch, passes: int) -> tuple[Cache, int]:
+        """Return the keys and values of what a batch's ``passes`` have in common, and how many tokens that is."""
+        start, first = self._start(batch.shared), batch.shared
+        if batch.common > first and passes > 1:
+            start = growing(start, len(batch.sequences))
+            self._backbone(batch.ids(self.device)[:, first : batch.common], start)
+            first = batch.common
+        return start, first
+
+    def _collected(
+        self, activations: dict[tuple[str, int], torch.Tensor], sites: tuple[str, ...], number: int | None = None
+    ) -> Activations:
+        """Return the activations of a pass's layers, or of ``number`` windows, stacked, on the host."""
         return {
-            site: torch.stack([activations[site, layer].to("cpu") for layer in range(self.layers)]) for site in sites
+            site: torch.stack([activations[site, index].to("cpu") for index in range(number or self.layers)])
+            for site in sites
         }
+
+    def _over_ranks(self, mean: torch.Tensor) -> torch.Tensor:
+        """Return the mean over all heads, of which every process that holds a part of the model has its own mean."""
+        return mean
 
     def _in_batches(self, lengths: Sequence[int], divide: Divide, compute: Callable[[list[int]], None]) -> None:
         """Compute items of so many tokens batch by batch; where memory runs out, go on with smaller batches.
@@ -349,8 +485,10 @@ class Engine:
                 "; slower than need be, see docs/engines.md" if slow else "",
             )
 
-    def _refuse_partial(self, edges: Edges) -> None:
-        missing = sorted({layer for layer in range(self.layers) if edges.cut_in(layer)} - edges.applied)
+    def _refuse_partial(self, edges: Edges, last: int | None = None) -> None:
+        """Raise DeltapError unless the edges were cut in every layer of their own up to ``last``, where a pass ends."""
+        computed = range(self.layers if last is None else last + 1)
+        missing = sorted({layer for layer in computed if edges.cut_in(layer)} - edges.applied)
         if missing:
             raise DeltapError(
                 f"{type(self.model).__name__}: attention was not cut in layers {', '.join(map(str, missing))}; these "
@@ -371,15 +509,18 @@ class Engine:
     def _by_prefix(
         self,
         sequences: Sequence[Sequence[int]],
-        exact_question: Sequence[Sequence[int]] | None = None,
+        cuts: Sequence[Sequence[Sequence[int]]] = (),
         positions: Sequence[Sequence[int]] | None = None,
     ) -> list[tuple[int, list[int]]]:
-        """Divide sequences into those that can start from the shared prefix (with its length) and the others (0)."""
+        """Divide sequences into those that can start from the shared prefix (with its length) and the others (0).
+
+        Of the former no token of the prefix is cut or read; ``cuts`` are the keys that are cut, pass by pass.
+        """
         length = len(self._prefix_ids)
 
         def shares(index: int) -> bool:
             inside = [
-                *(exact_question[index] if exact_question else ()),
+                *(position for cut in cuts for position in cut[index]),
                 *(positions[index] if positions else ()),
             ]
             return (

@@ -18,7 +18,9 @@ from torch import nn
 from deltap import ranks
 from deltap.errors import DeltapError
 from deltap.models.engine import Engine, NotFinite, Places
+from deltap.models.knockout import Cut
 from deltap.models.trace import Activations
+from deltap.models.windows import Window
 
 # A rank that waits for the first one to write or to find its chunks is no error; one that ends is noticed at once.
 _PATIENCE = datetime.timedelta(days=7)
@@ -134,6 +136,43 @@ class ParallelEngine(Engine):
         self._told(("clean_and_knockout", arguments))
         return super().clean_and_knockout(*arguments, progress)
 
+    def passes(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        sites: tuple[str, ...],
+        cuts: Sequence[Cut | None],
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> list[Activations]:
+        """As `Engine.passes`, on all ranks."""
+        arguments = (sequences, positions, sites, cuts)
+        self._told(("passes", arguments))
+        return super().passes(*arguments, progress)
+
+    def windows(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]],
+        sites: tuple[str, ...],
+        keys: Sequence[Sequence[int]],
+        windows: Sequence[Window],
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> Activations:
+        """As `Engine.windows`, on all ranks."""
+        arguments = (sequences, positions, sites, keys, windows)
+        self._told(("windows", arguments))
+        return super().windows(*arguments, progress)
+
+    def attention(
+        self,
+        sequences: Sequence[Sequence[int]],
+        first_queries: Sequence[int],
+        progress: Callable[[int], object] = lambda done: None,
+    ) -> list[torch.Tensor]:
+        """As `Engine.attention`, on all ranks, each of which has as many heads."""
+        self._told(("attention", (sequences, first_queries)))
+        return super().attention(sequences, first_queries, progress)
+
     def _told(self, call: Any) -> Any:
         """Return the call that the first rank tells; on it, ``call``."""
         box = [call]
@@ -144,5 +183,11 @@ class ParallelEngine(Engine):
         torch.distributed.broadcast(tokens, src=0)
         return tokens
 
-    def _collected(self, activations: dict[tuple[str, int], torch.Tensor], sites: tuple[str, ...]) -> Activations:
-        return super()._collected(activations, sites) if self._leads else {}
+    def _over_ranks(self, mean: torch.Tensor) -> torch.Tensor:
+        torch.distributed.all_reduce(mean)
+        return mean / self.ranks
+
+    def _collected(
+        self, activations: dict[tuple[str, int], torch.Tensor], sites: tuple[str, ...], number: int | None = None
+    ) -> Activations:
+        return super()._collected(activations, sites, number) if self._leads else {}
