@@ -1,6 +1,7 @@
 """Anchors and ΔP on hand-made probabilities."""
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -135,6 +136,30 @@ def test_summary_of_a_group_without_samples_has_n_0(anchors):
     rows = summarise(table(calm), BootstrapSettings(draws=50)).to_pylist()
     assert {row["n"] for row in rows if row["anchor"] == "a_anchored"} == {1}
     assert {(row["n"], row["mean"]) for row in rows if row["anchor"] == "q_anchored"} == {(0, None)}
+
+
+def test_several_draws_of_a_control_are_pooled(anchors):
+    own = table(anchors).to_pandas().assign(intervention="noise")
+    again = own.assign(draw=1, delta_p=own["delta_p"] - 10)
+    drawn = pa.Table.from_pandas(pd.concat([own, again]), DELTA_P, preserve_index=False)
+    rows = summarise(drawn, BootstrapSettings(draws=50)).to_pylist()
+    found = {(row["grouping"], row["anchor"], row["layer"]): (row["n"], row["mean"]) for row in rows}
+    assert found["per_layer", "q_anchored", 1] == (2, pytest.approx(-70))  # -65 and -75, of two samples in each draw
+
+
+def test_a_simultaneous_band_is_wider(anchors):
+    random = np.random.default_rng(0)
+    rows = [
+        {**row, "question_id": f"{row['question_id']} {number}", "p_knockout": random.random()}
+        for row in anchors.to_pylist()
+        for number in range(20)
+    ]
+    many = table(pa.Table.from_pylist(rows, ANCHORS))
+    widths = []
+    for over_layers in ("pointwise", "simultaneous"):
+        found = summarise(many, BootstrapSettings(draws=200, over_layers=over_layers)).to_pandas()
+        widths.append((found["ci_high"] - found["ci_low"]).to_numpy())
+    assert (widths[1] > widths[0]).mean() > 0.9
 
 
 def test_series_are_put_together_from_parts(anchors):

@@ -114,7 +114,7 @@ def summarise(table: pa.Table, settings: BootstrapSettings, anchors: Sequence[st
                 sums, times = np.zeros((len(ids), len(layers))), np.zeros((len(ids), len(layers)))
                 np.add.at(sums, where, chosen["delta_p"].to_numpy(float))
                 np.add.at(times, where, 1.0)
-                _, mean, low, high = group_mean(sums, times, counts, settings.level)
+                _, mean, low, high = group_mean(sums, times, counts, settings.level, settings.over_layers)
                 n = np.rint(times.sum(axis=0) / draws).astype(int)
                 statistics = zip(layers, n, mean, low, high, strict=True)
                 key = dict(zip([*SERIES, *kinds], [*series, *group], strict=True))
