@@ -150,7 +150,7 @@ def test_layers_that_do_not_vary_or_have_too_few_samples_do_not_touch_the_others
 
 
 def test_no_layer_that_varies_is_no_error():
-    draws = np.zeros((99, 2)) + [0, 5]
+    draws = np.tile([0.0, 5.0], (99, 1))
     assert max_t(np.array([0.0, 5.0]), draws).tolist() == [1, 0.01]
     low, high = simultaneous_band(np.array([0.0, 5.0]), draws, 0.95)
     assert [*low, *high] == [0, 5, 0, 5]

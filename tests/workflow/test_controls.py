@@ -82,7 +82,8 @@ def test_other_cuts_block_no_token_of_the_exact_question_and_no_answer(controlle
 def test_the_report_answers_the_sceptic(controlled):
     text = (controlled / "controls.md").read_text()
     assert text.startswith("# Is the effect real?")
-    for title in ("In short: is the effect …", "The gap, estimated in other ways", "How many flip", "Against other cuts",
+    for title in ("In short: is the effect …", "The gap, estimated in other ways", "How many flip",
+                  "Against other cuts",
                   "Class", "Strength of the probe", "Dose", "Two groups or one?",
                   "Would a sample be grouped so again?", "Models and data sets against each other"):  # fmt: skip
         assert f"## {title}" in text
