@@ -38,6 +38,7 @@ def main(options: argparse.Namespace) -> None:
                 shards=stage.shards,
                 extractors=stage.extractors,
                 answers_apart=stage.answers_apart,
+                interventions=stage.interventions,
             )
         )
     names = {name: entry.label for name, entry in stage.models.items()}

@@ -1,6 +1,7 @@
 """The plan's model of cost, against torch's own counter of FLOPs and against plain numbers."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from transformers import DynamicCache
 import tiny
 from deltap.cost import Shape, Tokens, cost, read_shape, shape_of
 from deltap.errors import DeltapError
+from deltap.interventions.cost import cut_costs
 from deltap.plan import asked, planned, report, warnings
 from deltap.run import Run
-from deltap.settings import ModelEntry, PlanSettings, Source
+from deltap.settings import InterventionSettings, ModelEntry, PlanSettings, Source
 
 CONFIG = Path(__file__).parents[2] / "config"
 TOKENS = Tokens(prefix=30, question=12, answer=4)
@@ -135,6 +137,60 @@ def test_answers_by_jobs_of_their_own_are_another_load() -> None:
         for apart in (False, True)
     ]
     assert loads == [6, 12]
+
+
+CUTS = InterventionSettings.model_validate(
+    {
+        "random_tokens": 3,
+        "random_mass": 1,
+        "dose": [1, 2],
+        "windows": {"widths": [1, 4], "samples": 200},
+        "heads": {"layers": [0, 18], "samples": 100},
+    }
+)
+
+
+def test_other_cuts_cost_their_passes_and_another_load() -> None:
+    shape = Shape(36, 4096, 32, 8, 128, 12288, 151936)
+    keywords = {"sites": 2, "positions": 1, "shards": 3}
+    with_cuts = planned("m", entry(), shape, [1000, 400], 0.35, PlanSettings(), **keywords, interventions=CUTS)
+    without = planned("m", entry(), shape, [1000, 400], 0.35, PlanSettings(), **keywords)
+    found = {cut.name: cut for cut in with_cuts.cuts}
+    one = shape.forward_flops(28, 90)
+    assert (found["clean attention"].flops, found["clean attention"].bytes) == (490 * one, 0)
+    assert found["answer_queries"].flops == found["dose_2"].flops == 490 * one
+    assert found["random_tokens"].flops == pytest.approx(3 * 490 * shape.forward_flops(118))
+    assert found["random_tokens"].bytes == 2 * 3 * 490 * 36 * 4096 * 2
+    # 200 of the 350 and all of the 140 test samples; a clean pass, then 36, 35, … 1 layers, or 36 … 4.
+    assert found["window_1"].samples == 340
+    assert found["window_1"].passes == pytest.approx(1 + 37 / 2)
+    assert found["window_4"].passes == pytest.approx(1 + (36 * 37 / 2 - 3 * 4 / 2) / 36)
+    assert found["window_4"].bytes == 2 * 340 * 33 * 4096 * 2
+    assert found["heads"].passes == pytest.approx(1 + 32 * (1 + 0.5))
+    assert (found["heads"].samples, found["heads"].bytes) == (200, 2 * 200 * 64 * 4096 * 2)
+    assert with_cuts.cost.total - without.cost.total == pytest.approx(sum(cut.flops for cut in with_cuts.cuts))
+    assert with_cuts.loads == 2 * without.loads == 12
+    assert with_cuts.cost.activations - without.cost.activations == sum(cut.bytes for cut in with_cuts.cuts)
+    # The clean states of a batch's tokens, of every layer.
+    assert with_cuts.read_bytes == 8192 * 36 * 4096 * 2 > without.read_bytes
+    text = report([with_cuts], {}, PlanSettings(), {"popqa": 1400}, {"m": "M"})
+    assert re.search(r"\| M +\| window_4 +\| +340 \|", text)
+    assert "Other cuts" not in report([without], {}, PlanSettings(), {"popqa": 1400}, {"m": "M"})
+
+
+def test_windows_read_at_their_end_are_as_wide_as_they_are() -> None:
+    shape = Shape(36, 4096, 32, 8, 128, 12288, 151936)
+    settings = InterventionSettings.model_validate({"windows": {"widths": [4], "read_at": "end", "samples": None}})
+    (window,) = [cut for cut in cut_costs(shape, [50], TOKENS, "bfloat16", settings) if cut.name == "window_4"]
+    assert (window.samples, window.passes) == (50, pytest.approx(1 + 33 * 4 / 36))
+
+
+def test_the_plan_counts_other_cuts_where_they_are_configured() -> None:
+    config = {"run": "r", "models": ["qwen3-8b"], "datasets": ["popqa"], "figures": ["groups"]}
+    assert Run(config, CONFIG).plan_stage().interventions is None
+    stage = Run({**config, "controls": {}}, CONFIG).plan_stage()
+    assert stage.interventions == InterventionSettings()
+    assert Run({**config, "controls": {"interventions": None}}, CONFIG).plan_stage().interventions is None
 
 
 def test_what_is_no_decoder_is_refused_by_name(tmp_path: Path) -> None:

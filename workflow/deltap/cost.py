@@ -117,11 +117,13 @@ class Cost:
     """Bytes on disk, in chunks and in shards, for both passes."""
     weights: int
     """Bytes."""
+    interventions: float = 0
+    """Of other cuts, where controls are configured."""
 
     @property
     def total(self) -> float:
-        """FLOPs of answers and both passes."""
-        return self.answers + self.clean + self.knockout
+        """FLOPs of answers, both passes and other cuts."""
+        return self.answers + self.clean + self.knockout + self.interventions
 
 
 def generation_flops(shape: Shape, tokens: Tokens) -> tuple[float, float]:

@@ -6,7 +6,8 @@ from typing import Any
 
 from deltap import markdown
 from deltap.cost import BYTES, Cost, Shape, Tokens, cost, generation_flops
-from deltap.settings import ModelEntry, PlanSettings
+from deltap.interventions.cost import CutCost, cut_costs
+from deltap.settings import InterventionSettings, ModelEntry, PlanSettings
 
 _LOADING = 0.1
 """The share of the time from which on loading is worth a warning."""
@@ -22,14 +23,17 @@ class Planned:
     loads: int
     """Jobs that load the model."""
     gpus: int
+    engine: str
     key_value_bytes: int
     """Cached keys and values of a full batch."""
     hours: Mapping[str, float]
     """By device: wall time of all jobs one after another, loading included."""
     loading: Mapping[str, float]
     """By device: the share of it that is loading."""
+    cuts: Sequence[CutCost] = ()
+    """Other cuts, of all extractors together."""
     read_bytes: int = 0
-    """Activations of a full batch that are held until it is answered."""
+    """Activations of a full batch that are held until it is answered, or until it is cut in every window."""
 
     def bytes_per_device(self) -> float:
         """Return what one device holds: weights, cached keys and values, and the activations, which the first holds."""
@@ -49,30 +53,36 @@ def planned(
     shards: int = 1,
     extractors: int = 1,
     answers_apart: bool = False,
+    interventions: InterventionSettings | None = None,
 ) -> Planned:
     """Return the plan of one model for data sets of so many ``questions``.
 
     Answers are generated once for all ``extractors``; passes are computed for each of them. ``answers_apart``: by jobs
-    of their own.
+    of their own. ``interventions``: other cuts, by jobs that load the model once more.
     """
     prefix = settings.base_prefix_tokens if entry.kind == "base" else settings.chat_prefix_tokens
     tokens = Tokens(prefix, settings.question_tokens, settings.answer_tokens)
     one = cost(shape, sum(questions), test, tokens, entry.dtype, sites, positions, answers_apart)
+    tested = [round(number * test) for number in questions] * extractors
+    cuts = cut_costs(shape, tested, tokens, entry.dtype, interventions) if interventions else []
     total = Cost(
         answers=one.answers,
         clean=one.clean * extractors,
         knockout=one.knockout * extractors,
         one_pass_per_layer=one.one_pass_per_layer * extractors,
-        activations=one.activations * extractors,
+        activations=one.activations * extractors + sum(cut.bytes for cut in cuts),
         weights=one.weights,
+        interventions=sum(cut.flops for cut in cuts),
     )
-    loads = len(questions) * shards * (extractors + answers_apart)
+    loads = len(questions) * shards * (extractors * (1 + bool(interventions)) + answers_apart)
     found = _timed(
         name, entry, shape, total, sum(questions) * generation_flops(shape, tokens)[1], loads, settings, tokens
     )
     reads = not (answers_apart or entry.thinking)
-    held = _rows(entry, tokens) * (entry.max_new_tokens + 1) if reads else 0
-    return replace(found, read_bytes=held * shape.layers * shape.hidden * sites * BYTES[entry.dtype])
+    held = _rows(entry, tokens) * (entry.max_new_tokens + 1) * sites if reads else 0
+    if interventions and interventions.restarted:
+        held = max(held, entry.batch_tokens)  # what every layer gave in the clean pass, for windows and heads
+    return replace(found, cuts=cuts, read_bytes=held * shape.layers * shape.hidden * BYTES[entry.dtype])
 
 
 def _rows(entry: ModelEntry, tokens: Tokens) -> int:
@@ -118,7 +128,7 @@ def _timed(
     size = BYTES[entry.dtype]
     positions = _rows(entry, tokens) * (tokens.prefix + tokens.question + entry.max_new_tokens)
     cached = positions * shape.layers * 2 * shape.kv_heads * shape.head_dim * size
-    return Planned(name, shape, total, loads, entry.gpus, cached, hours, loading)
+    return Planned(name, shape, total, loads, entry.gpus, entry.engine, cached, hours, loading)
 
 
 def as_json(found: Sequence[Planned], settings: PlanSettings) -> dict[str, Any]:
@@ -168,6 +178,7 @@ def report(
                 for item in found
             ],
         ),
+        *_other_cuts(found, settings, names),
         "## GPU hours\n",
         "Wall time times GPUs, loading included, all data sets together.\n",
         markdown.table(
@@ -175,7 +186,7 @@ def report(
             gpu_hours,
         ),
         "## Memory and disk\n",
-        "Weights, cached keys and values and the activations of a batch for each GPU; on disk the activations of both "
+        "Weights, cached keys and values and the activations of a batch for each GPU; on disk the activations of all "
         "passes, in chunks and in shards.\n",
         markdown.table(
             ["model", "weights GB", "GB per GPU", *(f"fits {device}" for device in devices), "disk GB"],
@@ -207,6 +218,34 @@ def report(
     parts += [f"{model}: not in the plan. {reason}\n" for model, reason in unknown.items()]
     parts += [f"**Warning.** {line}\n" for line in warnings(found, names)]
     return "\n".join(parts)
+
+
+def _other_cuts(found: Sequence[Planned], settings: PlanSettings, names: Mapping[str, str]) -> list[str]:
+    """Return the section on other cuts, nothing where there are none."""
+    if not any(item.cuts for item in found):
+        return []
+
+    def gpu_hours(item: Planned, flops: float) -> list[str]:
+        # Devices that share the work take as much together; of a device map the others wait.
+        waiting = max(1, item.gpus) if item.engine == "device_map" else 1
+        peaks = [device.teraflops * 1e12 * settings.utilisation for device in settings.devices.values()]
+        return [f"{waiting * flops / peak / 3600:,.2f}" for peak in peaks]
+
+    rows: list[list[str | int]] = [
+        [names.get(item.model, item.model), cut.name, cut.samples, f"{cut.passes:.1f}", f"{cut.flops / 1e15:,.4g}",
+         *gpu_hours(item, cut.flops), f"{cut.bytes / 1e9:.2f}"]
+        for item in found
+        for cut in item.cuts
+    ]  # fmt: skip
+    return [
+        "## Other cuts\n",
+        "At most, with k* at the last layer and whole prompts for random tokens. *Passes* are passes through all "
+        "layers for each test sample. GPU hours without loading: the jobs load each model once more for each data set, "
+        "shard and extractor.\n",
+        markdown.table(
+            ["model", "intervention", "test samples", "passes", "petaFLOPs", *settings.devices, "disk GB"], rows
+        ),
+    ]
 
 
 def warnings(found: Sequence[Planned], names: Mapping[str, str]) -> list[str]:

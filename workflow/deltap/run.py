@@ -382,6 +382,7 @@ class Run:
             extractors=len(settings.extractors),
             answers_apart=any(map(self.answers_alone, settings.extractors)),
             llm=self._planned_llm(),
+            interventions=settings.controls.interventions if settings.controls else None,
             plan=settings.plan,
         )
 

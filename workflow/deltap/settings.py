@@ -1033,6 +1033,8 @@ class PlanStage(Section):
     answers_apart: bool
     """Answers are jobs of their own."""
     llm: PlannedLlm | None = None
+    interventions: InterventionSettings | None = None
+    """Other cuts; null: none."""
     plan: PlanSettings
 
 
