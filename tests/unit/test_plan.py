@@ -171,11 +171,21 @@ def test_other_cuts_cost_their_passes_and_another_load() -> None:
     assert with_cuts.cost.total - without.cost.total == pytest.approx(sum(cut.flops for cut in with_cuts.cuts))
     assert with_cuts.loads == 2 * without.loads == 12
     assert with_cuts.cost.activations - without.cost.activations == sum(cut.bytes for cut in with_cuts.cuts)
-    # The clean states of a batch's tokens, of every layer.
-    assert with_cuts.read_bytes == 8192 * 36 * 4096 * 2 > without.read_bytes
     text = report([with_cuts], {}, PlanSettings(), {"popqa": 1400}, {"m": "M"})
     assert re.search(r"\| M +\| window_4 +\| +340 \|", text)
     assert "Other cuts" not in report([without], {}, PlanSettings(), {"popqa": 1400}, {"m": "M"})
+
+
+def test_the_clean_states_that_windows_start_from_are_held_on_the_device() -> None:
+    shape = Shape(36, 4096, 32, 8, 128, 12288, 151936)
+    held = [
+        planned(
+            *("m", entry(), shape, [1000], 0.35, PlanSettings()), sites=1, positions=1, interventions=cuts
+        ).read_bytes
+        for cuts in (CUTS, InterventionSettings(windows=None), None)
+    ]
+    assert held[0] == 8192 * 36 * 4096 * 2
+    assert held[0] > held[1] == held[2]
 
 
 def test_windows_read_at_their_end_are_as_wide_as_they_are() -> None:
