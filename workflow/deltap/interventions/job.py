@@ -270,19 +270,19 @@ def run_shard(
         "cuts": {**known, **{name: every[name] for name in ("random_tokens", "random_mass", "answer_queries", "dose")}},
         "restarted": {**known, **{name: every[name] for name in ("windows", "heads")}, "k_star": job.k_star},
     }
+    compute = {"cuts": job.cuts, **({"restarted": job.restarted} if settings.restarted else {})}
     paths: dict[str, list[Path]] = {kind: [] for kind in by}
     for start in range(0, max(1, len(rows)), size):
         samples = job.prepare(rows[start : start + size], windows, heads)
-        some = [sample for sample in samples if sample.windows or sample.heads]
-        kinds = [("cuts", samples, job.cuts)] + [("restarted", some, job.restarted)] * bool(settings.restarted)
-        for kind, chosen, compute in kinds:
+        for kind in compute:
+            chosen = [sample for sample in samples if kind == "cuts" or sample.windows or sample.heads]
             depends = [job.depends_on(sample, kind) for sample in chosen]
             path = store.path({**identity, "stage": f"interventions, {kind}", "settings": by[kind], "samples": depends})
             if path.exists():
                 logger.info("chunk %s is finished already", path.stem)
                 progress(_steps(job, [sample.question_id for sample in chosen], windows, heads)[kind])
             else:
-                store.write(path, *compute(chosen, progress))
+                store.write(path, *compute[kind](chosen, progress))
             paths[kind].append(path)
     return paths
 
