@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 
 import tiny
 from deltap.errors import DeltapError
@@ -88,6 +89,19 @@ def test_layers_are_as_they_were_whatever_happens():
     assert [name for name in ("forward",) for layer in layers if name in layer.__dict__] == ["forward"]
     assert layers[0].forward == own
     assert not any(layer._forward_hooks for layer in model.modules())
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma3n"])
+def test_layers_whose_weights_come_and_go_are_restarted_too(family):
+    """A device map's layers that do not fit lie in host memory, and accelerate's hooks fetch their weights."""
+    expected = Engine(tiny.model(family), 10_000).windows(SEQUENCES, POSITIONS, ("attn",), KEYS, [Window(2, 3, 3)])
+    model = tiny.model(family)
+    for layer in decoder_layers(model)[1:3]:
+        weights = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+        add_hook_to_module(layer, AlignDevicesHook("cpu", offload=True, weights_map=weights, place_submodules=True))
+    engine = Engine(model, 10_000, torch.device("cpu"))
+    close(engine.windows(SEQUENCES, POSITIONS, ("attn",), KEYS, [Window(2, 3, 3)])["attn"], expected["attn"])
+    close(engine.windows(SEQUENCES, POSITIONS, ("attn",), KEYS, [Window(2, 3, 3)])["attn"], expected["attn"])
 
 
 @pytest.mark.parametrize("family", tiny.ALL_FAMILIES)
