@@ -35,6 +35,28 @@ Estimate = Literal[
     "plain", "same_groups", "permuted_labels", "cross_fitted", "leave_layers_out", "stable_samples", "calibrated"
 ]
 """How probes and groups were made: as in the method (plain), or by a control."""
+SAME_GROUPS: Estimate = "same_groups"
+"""The samples of another intervention, in the groups of the method."""
+ControlName = Literal[
+    "exact_question",
+    "random_tokens",
+    "random_tokens same_groups",
+    "random_mass",
+    "random_mass same_groups",
+    "answer_queries",
+    "answer_queries same_groups",
+    "noise",
+    "noise same_groups",
+    "permuted_labels",
+    "cross_fitted",
+    "leave_layers_out",
+    "class",
+    "stable_samples",
+    "calibrated",
+    "refits",
+    "windows",
+]
+"""A curve of ``controls.parquet``: the method's own (``exact_question``), or what a control gives instead."""
 OverLayers = Literal["pointwise", "simultaneous"]
 Extractor = Literal["auto", "given", "fields", "llm", "rules"]
 Split = Literal["train", "validation", "test"]
@@ -666,7 +688,7 @@ class TableSource(Section):
 class FigureEntry(Section):
     """What every figure has: where its numbers come from, what it shows of them, and how large it is."""
 
-    kind: Literal["delta_p", "auroc", "flip_rate", "delta_p_distribution", "groups", "exclusions"]
+    kind: Literal["delta_p", "auroc", "flip_rate", "delta_p_distribution", "groups", "exclusions", "controls"]
     tables: tuple[TableSource, ...] | None = Field(None, min_length=1)
     """Tables from elsewhere instead of the run's own: paths, or ``{path: …, label: …}``, one or a list."""
     models: tuple[str, ...] | None = Field(None, min_length=1)
@@ -743,6 +765,9 @@ class DeltaPFigure(LayerFigure):
     """What was done; others are there where the run has controls."""
     estimate: Estimate = "plain"
     """How probes and groups were made; others are there where the run has controls."""
+    beside: Literal["random_tokens", "random_mass", "answer_queries", "noise"] | None = None
+    """An intervention whose ΔP of the same groups stands beside, as thin lines without band; where the run has
+    controls."""
     reference_class: ReferenceClass | None = None
     """Null: the run's. Another one is computed from ``anchors.parquet``."""
     interval: Fraction | None = None
@@ -794,7 +819,43 @@ class ExclusionsFigure(FigureEntry):
     kind: Literal["exclusions"]
 
 
-Figure = DeltaPFigure | AurocFigure | FlipRateFigure | DistributionFigure | GroupsFigure | ExclusionsFigure
+class ControlsFigure(LayerFigure):
+    """What the method gives beside what controls give, against layer; a panel for each model and data set."""
+
+    kind: Literal["controls"]
+    statistic: Literal[
+        "flip_rate", "gap", "delta_p", "flip_rate_difference", "gap_difference", "delta_p_difference"
+    ]
+    """Share of samples that flip; mean ΔP; gap of mean ΔP between Q- and A-Anchored; or by how much the method's exceeds
+    a control's, with a band that covers all layers at once."""
+    grouping: Grouping | None = "per_layer"
+    """Null: every configured one, each in a file of its own. ΔP of all samples does not depend on it."""
+    group: Anchor | Literal["both"] | None = None
+    """Of whom ΔP is: one group, ``both`` (A-Anchored dashed), or null: all samples."""
+    controls: tuple[ControlName, ...] | None = Field(None, min_length=1)
+    """Curves in this order; null: the usual ones that are there. ``windows``: those of every width, alone."""
+
+    @field_validator("controls")
+    @classmethod
+    def _each_once(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return values and each_once(values)
+
+    @model_validator(mode="after")
+    def _there_are_such_rows(self) -> Self:
+        if self.group and not self.statistic.startswith("delta_p"):
+            raise ValueError(f"group: {self.statistic} is of both groups; it goes with delta_p and delta_p_difference")
+        if self.statistic.startswith("flip_rate") and self.grouping != "per_layer":
+            raise ValueError(f"grouping: {self.statistic} is that of per_layer")
+        if self.statistic.endswith("_difference") and "exact_question" in (self.controls or ()):
+            raise ValueError("controls: a difference is that of the method (exact_question) from another one")
+        if "windows" in (self.controls or ()) and (
+            len(self.controls or ()) > 1 or self.statistic != "delta_p" or self.grouping != "reference"
+        ):
+            raise ValueError("controls: windows stand alone, with statistic: delta_p and grouping: reference")
+        return self
+
+
+Figure = DeltaPFigure | AurocFigure | FlipRateFigure | DistributionFigure | GroupsFigure | ExclusionsFigure | ControlsFigure
 FIGURE_KINDS: dict[str, type[FigureEntry]] = {
     "delta_p": DeltaPFigure,
     "auroc": AurocFigure,
@@ -802,6 +863,7 @@ FIGURE_KINDS: dict[str, type[FigureEntry]] = {
     "delta_p_distribution": DistributionFigure,
     "groups": GroupsFigure,
     "exclusions": ExclusionsFigure,
+    "controls": ControlsFigure,
 }
 
 

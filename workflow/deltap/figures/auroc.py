@@ -26,6 +26,7 @@ def draw(probes: pd.DataFrame, entry: AurocFigure, labels: Labels, notice: str |
     low, high = auroc_interval(auroc, truthful, hallucinated, level=0.95)
     rows = rows.assign(mean=rows["auroc"], low=low, high=high, n=rows["n_truthful"] + rows["n_hallucinated"])
     rows.loc[rows["auroc"].isna(), "n"] = 0  # one class only: no AUROC
+    rows["panel"] = rows["model"]
     bottom = min(0.4, floor(10 * rows[["mean", "low"]].min().min()) / 10)
     ticks = [tick / 10 for tick in range(round(10 * bottom), 11)]
     return draw_over_layers(

@@ -18,13 +18,14 @@ from deltap.statistics import share_interval
 def draw(summary: pd.DataFrame, entry: FlipRateFigure, labels: Labels, notice: str | None = None) -> Figure:
     """Return the figure of SUMMARY rows of the grouping ``per_layer``, of both anchors."""
     keys = ["model", "dataset", "layer"]
-    counts = curve_rows(summary).pivot_table("n", keys, "anchor", aggfunc="sum", sort=False, fill_value=0)
+    counts = curve_rows(summary, entry).pivot_table("n", keys, "anchor", aggfunc="sum", sort=False, fill_value=0)
     flips = counts.get("q_anchored", pd.Series(0.0, counts.index)).to_numpy(float)
     n = counts.sum(axis=1).to_numpy(float)
     rows = counts.index.to_frame(index=False).assign(n=n)
     low, high = share_interval(flips, n, level=0.95)
     with np.errstate(invalid="ignore"):
         rows = rows.assign(curve="dataset " + rows["dataset"], mean=100 * flips / n, low=100 * low, high=100 * high)
+    rows["panel"] = rows["model"]
     top = 10 * ceil(max(rows["high"].max(), 1) / 10)
     return draw_over_layers(
         rows,

@@ -8,10 +8,10 @@ import pandas as pd
 from matplotlib.colors import to_hex
 
 from deltap.figures.canvas import ordered
-from deltap.figures.delta_p import anchor_curves, curve_rows
+from deltap.figures.delta_p import BESIDE, anchor_curves, beside_note, curve_rows
 from deltap.figures.over_layers import Curve
 from deltap.figures.sources import Labels
-from deltap.figures.style import BAND_ALPHA, delta_p_limits, layer_ticks
+from deltap.figures.style import BAND_ALPHA, THIN, delta_p_limits, layer_ticks
 from deltap.settings import ANCHORS, DeltaPFigure
 
 # Pixels of a panel.
@@ -46,16 +46,18 @@ def page(
 
 def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: str | None) -> alt.HConcatChart:
     anchors = entry.anchors or ANCHORS
-    rows = curve_rows(summary[summary["anchor"].isin(anchors)])
+    rows = curve_rows(summary[summary["anchor"].isin(anchors)], entry)
     curves = anchor_curves(rows, entry, labels["dataset"], anchors)
     models = ordered(rows["model"], labels["model"], entry.models)
     low, high = delta_p_limits(rows[["mean", "low", "high"]].to_numpy(float), entry.y_min, entry.y_max)
     names = {curve.name: curve.label for curve in curves}
+    beside, note = rows["curve"].str.endswith(BESIDE), beside_note(entry)
     layers = rows.groupby("model")["layer"].transform("max")
     data = pd.DataFrame(
         {
             "model": rows["model"],
-            "series": rows["curve"].map(names),
+            "series": rows["curve"].str.removesuffix(BESIDE).map(names),
+            "beside": beside,
             "layer": rows["layer"],
             "depth": rows["layer"] / np.maximum(layers, 1),
             "n": rows["n"].astype(int),
@@ -90,7 +92,8 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
         y_axis = alt.Axis(values=list(range(int(np.ceil(low / 20)) * 20, int(high) + 1, 20)), gridColor="#ececec")
         scale = alt.Scale(domain=[low, high], nice=False)
         y = alt.Y("mean:Q", title="ΔP" if index == 0 else None, axis=y_axis, scale=scale)
-        base = alt.Chart(found)
+        base = alt.Chart(found[~found["beside"]].drop(columns="beside"))
+        thin = alt.Chart(found[found["beside"]].drop(columns="beside"))
         shown = alt.when(isolated)
         band = base.mark_area(clip=True).encode(
             x, alt.Y("low:Q", scale=scale), alt.Y2("high:Q"), colour,
@@ -101,6 +104,9 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
         )
         if index == 0:  # a selection of the legend belongs to a layer that the legend describes
             line = line.add_params(isolated)
+        aside = [thin.mark_line(clip=True, strokeWidth=1.8 * THIN).encode(
+            x, y, colour, dash, opacity=shown.then(alt.value(1.0)).otherwise(alt.value(FADED))
+        )] if note else []  # fmt: skip
         # Large points that cannot be seen catch the mouse.
         points = base.mark_point(filled=True, size=90, clip=True).encode(
             x, y, colour, opacity=alt.value(0.0),
@@ -115,14 +121,14 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
         )  # fmt: skip
         zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(color="#999").encode(alt.Y("zero:Q"))
         panels.append(
-            alt.layer(zero, band, line, points, title=alt.TitleParams(label, fontWeight="normal")).properties(
+            alt.layer(zero, band, *aside, line, points, title=alt.TitleParams(label, fontWeight="normal")).properties(
                 width=WIDTH, height=HEIGHT
             )
         )
     title = alt.TitleParams(
         notice or "ΔP against layer",
         subtitle="Point at a curve to read it. Click in the legend to see one alone, with Shift several; "
-        "a double click brings all back.",
+        "a double click brings all back." + (f" {note[0].upper()}{note[1:]}." if note else ""),
         color="#a01010" if notice else "black",
         subtitleColor="#666",
         anchor="start",

@@ -8,14 +8,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from deltap.errors import DeltapError
-from deltap.figures import auroc, delta_p, distribution, exclusions, flip_rate, groups
+from deltap.figures import auroc, controls, delta_p, distribution, exclusions, flip_rate, groups
 from deltap.figures.save import file_format, save
 from deltap.figures.sources import Labels, Part, read, read_labels, together
 from deltap.figures.summary import samples, summarised
 from deltap.files import file_sha256, write_text
 from deltap.provenance import provenance
 from deltap.settings import (
+    SAME_GROUPS,
     AurocFigure,
+    ControlsFigure,
     DeltaPFigure,
     DistributionFigure,
     ExclusionsFigure,
@@ -33,6 +35,7 @@ _DRAW: dict[str, Callable[..., Figure]] = {
     "delta_p_distribution": distribution.draw,
     "groups": groups.draw,
     "exclusions": exclusions.draw,
+    "controls": controls.draw,
 }
 
 
@@ -53,8 +56,8 @@ class Content:
 
         Raises DeltapError when a table lacks what is needed (see `deltap.figures.sources.read`), or nothing is left.
         """
-        parts = read(sources, entry)
-        self.paths = [part.path for part in parts]
+        parts = [part for shown in _each_cut(entry) for part in read(sources, shown)]
+        self.paths = list(dict.fromkeys(part.path for part in parts))
         known = read_labels(self.paths)
         names = {kind: {**(labels or {}).get(kind, {}), **known[kind]} for kind in known}
         if isinstance(entry, DeltaPFigure) and entry.anchors is None:
@@ -109,6 +112,13 @@ def write(
             save(figure, path, made_by)
 
 
+def _each_cut(entry: FigureEntry) -> list[FigureEntry]:
+    """Return the figure once for each intervention that it shows: its own, and the one beside it."""
+    if not isinstance(entry, DeltaPFigure) or not entry.beside:
+        return [entry]
+    return [entry, entry.model_copy(update={"intervention": entry.beside, "estimate": SAME_GROUPS})]
+
+
 def _rows(part: Part, entry: FigureEntry, stage: PlotStage) -> pd.DataFrame:
     match entry:
         case DeltaPFigure():
@@ -119,7 +129,7 @@ def _rows(part: Part, entry: FigureEntry, stage: PlotStage) -> pd.DataFrame:
             return summarised(part, "per_layer", None, None, stage.bootstrap)
         case DistributionFigure() | GroupsFigure():
             return _at_reference(part, entry, stage)
-        case AurocFigure() | ExclusionsFigure():
+        case AurocFigure() | ExclusionsFigure() | ControlsFigure():
             return part.rows.to_pandas()
     raise AssertionError(entry)
 

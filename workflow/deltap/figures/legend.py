@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 
-def add_legend(figure: Figure, handles: Sequence[Artist], group: int, columns: int) -> None:
+def add_legend(
+    figure: Figure, handles: Sequence[Artist], group: int, columns: int, title: str | None = None
+) -> None:
     """Add a legend of ``handles`` with as many columns as fit into the figure's width, at most ``columns``.
 
     Each run of ``group`` handles (the anchors of one data set) stands together in one column.
@@ -23,6 +25,7 @@ def add_legend(figure: Figure, handles: Sequence[Artist], group: int, columns: i
             handletextpad=0.6,
             columnspacing=0.9,
             labelspacing=0.35,
+            title=title,
         )
         if limit == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return

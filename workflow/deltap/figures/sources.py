@@ -13,6 +13,7 @@ from deltap.figures.variants import find_table, table_names
 from deltap.settings import FigureEntry, TableSource
 from deltap.tables import (
     ANCHORS,
+    CONTROLS,
     DELTA_P,
     LABELS,
     PROBES,
@@ -36,6 +37,7 @@ _SCHEMAS: dict[str, tuple[pa.Schema, set[str]]] = {
     "anchors": (ANCHORS, {"flips", "k_star"}),
     "probes": (PROBES, {"auroc"}),
     "samples": (_SAMPLES, {"exclusion"}),
+    "controls": (CONTROLS, {"control", "statistic"}),
     "answers": (pa.schema([LABELS.field(name) for name in _SAMPLES.names]), {"exclusion"}),
 }
 
@@ -134,9 +136,10 @@ def _select(
 def _chosen(entry: FigureEntry, source: TableSource) -> dict[str, Sequence[str] | None]:
     """Return column → values that are wanted, or None for whatever there is."""
     extractor = source.extractor or (None if entry.extractor == "all" else entry.extractor)
-    single = {
-        key: getattr(entry, key, None) for key in ("site", "position", "grouping", "split", "intervention", "estimate")
-    }
+    keys = ["site", "position", "split", "intervention", "estimate", "statistic"]
+    if entry.kind != "controls":  # which knows better which of its rows have a grouping
+        keys.append("grouping")
+    single = {key: getattr(entry, key, None) for key in keys}
     return {
         "model": entry.models,
         "dataset": entry.datasets,

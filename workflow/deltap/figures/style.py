@@ -17,6 +17,21 @@ Colour = tuple[float, float, float]
 Dash = Literal["-", "--"] | tuple[float, tuple[float, ...]]
 
 ANCHOR_LABELS = {"q_anchored": "Q-Anchored", "a_anchored": "A-Anchored"}
+# Controls (column ``control`` of CONTROLS) in the words of the field.
+CONTROL_LABELS = {
+    "exact_question": "exact question cut",
+    "random_tokens": "random tokens cut",
+    "random_mass": "random tokens cut, equal mass",
+    "answer_queries": "cut for the answer alone",
+    "permuted_labels": "permuted labels",
+    "noise": "noise",
+    "cross_fitted": "cross-fitted",
+    "leave_layers_out": "groups of farther layers",
+    "class": "equal class mix",
+    "stable_samples": "stable samples",
+    "calibrated": "calibrated probes",
+    "refits": "probes trained anew",
+}
 MARKERS = "osD^vPX*"
 BAND_ALPHA = 0.18
 GREY = "0.45"
@@ -79,12 +94,17 @@ def colours(palette: str | Sequence[str], datasets: int) -> list[dict[str, Colou
 
     Raises DeltapError when there is no such palette or colour.
     """
-    number = len(ANCHORS) * datasets
+    found = distinct_colours(palette, len(ANCHORS) * datasets)
+    return [dict(zip(ANCHORS, found[start:], strict=False)) for start in range(0, len(found), len(ANCHORS))]
+
+
+def distinct_colours(palette: str | Sequence[str], number: int) -> list[Colour]:
+    """Return the first ``number`` colours of a palette, or of the larger one that takes its place (see `colours`)."""
     for name in (palette, "tab20", "husl"):
         found = _colours(name, number)
         if len(set(found)) == number:
             break
-    return [dict(zip(ANCHORS, found[start:], strict=False)) for start in range(0, number, len(ANCHORS))]
+    return found
 
 
 def _colours(palette: str | Sequence[str], number: int) -> list[Colour]:

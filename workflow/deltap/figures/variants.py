@@ -14,6 +14,7 @@ _TABLES = {
     "groups": ("anchors",),
     "auroc": ("probes",),
     "exclusions": ("samples", "answers"),
+    "controls": ("controls",),
 }
 
 
@@ -29,8 +30,8 @@ def table_names(entry: FigureEntry) -> tuple[str, ...]:
 
 def is_control(entry: FigureEntry) -> bool:
     """Tell whether a figure shows what only a run with controls has."""
-    usual = {"intervention": "exact_question", "estimate": "plain"}
-    return any(getattr(entry, key, value) != value for key, value in usual.items())
+    usual = {"intervention": "exact_question", "estimate": "plain", "beside": None}
+    return entry.kind == "controls" or any(getattr(entry, key, value) != value for key, value in usual.items())
 
 
 def find_table(path: str | Path, entry: FigureEntry) -> Path:
