@@ -301,10 +301,10 @@ class Run:
             usual = {"reference_class": settings.reference_class, "interval": settings.bootstrap.level}
             same = [key for key, value in usual.items() if getattr(entry, key, None) == value]
             entry = entry.model_copy(update=dict.fromkeys(same))
-        inference = settings.inference
-        variants = figure_variants(
-            figure, entry, inference.sites, inference.positions, settings.groupings, settings.extractors
-        )
+        sites, positions = settings.inference.sites, settings.inference.positions
+        if settings.controls and is_control(entry):
+            sites, positions = (settings.controls.site,), (settings.controls.position,)
+        variants = figure_variants(figure, entry, sites, positions, settings.groupings, settings.extractors)
         # Nothing that the figure does not use, lest it be drawn again for nothing.
         used: dict[str, Any] = {}
         if entry.kind == "delta_p":
@@ -320,8 +320,15 @@ class Run:
             for name in getattr(entry, key) or ():
                 if name not in valid:
                     raise DeltapError(f"figure {figure!r}: {key}: {name!r} is not in this run{nearest(name, valid)}")
-        if is_control(entry) and not self.settings.controls:
+        controls = self.settings.controls
+        if not is_control(entry):
+            return
+        if not controls:
             raise DeltapError(f"figure {figure!r}: it shows a control, and this run has none: give it 'controls: {{}}'")
+        shown = [getattr(entry, key, None) for key in ("intervention", "estimate", "beside")]
+        for name in (*shown, *(getattr(entry, "controls", None) or ())):
+            if name and not controls.computes(name):
+                raise DeltapError(f"figure {figure!r}: it shows {name!r}, which this run's 'controls' do not compute")
 
     def labels_stage(self) -> LabelsStage:
         """Return what labels depend on."""

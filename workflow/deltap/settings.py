@@ -363,6 +363,24 @@ class ControlSettings(Section):
     interventions: InterventionSettings | None = InterventionSettings()
     """Null: none, so that no language model is loaded."""
 
+    def computes(self, name: str) -> bool:
+        """Tell whether a control is computed: a curve of ``controls.parquet``, an intervention, an estimate."""
+        cuts = self.interventions or InterventionSettings(
+            random_tokens=0, random_mass=0, answer_queries=False, windows=None
+        )
+        asked = {
+            "random_tokens": cuts.random_tokens > 0,
+            "random_mass": cuts.random_mass > 0,
+            "answer_queries": cuts.answer_queries,
+            "windows": cuts.windows is not None,
+            "noise": self.noise > 0,
+            "permuted_labels": self.permuted_labels > 0,
+            "cross_fitted": self.cross_fitting,
+            "leave_layers_out": self.leave_layers_out is not None,
+            "refits": self.refits > 0,
+        }
+        return asked.get(name.removesuffix(" same_groups"), True)
+
 
 class VerdictSettings(Section):
     """The claims of the published figure, as numbers. ΔP in percentage points."""
@@ -823,9 +841,7 @@ class ControlsFigure(LayerFigure):
     """What the method gives beside what controls give, against layer; a panel for each model and data set."""
 
     kind: Literal["controls"]
-    statistic: Literal[
-        "flip_rate", "gap", "delta_p", "flip_rate_difference", "gap_difference", "delta_p_difference"
-    ]
+    statistic: Literal["flip_rate", "gap", "delta_p", "flip_rate_difference", "gap_difference", "delta_p_difference"]
     """Share of samples that flip; mean ΔP; gap of mean ΔP between Q- and A-Anchored; or by how much the method's exceeds
     a control's, with a band that covers all layers at once."""
     grouping: Grouping | None = "per_layer"
@@ -855,7 +871,9 @@ class ControlsFigure(LayerFigure):
         return self
 
 
-Figure = DeltaPFigure | AurocFigure | FlipRateFigure | DistributionFigure | GroupsFigure | ExclusionsFigure | ControlsFigure
+Figure = (
+    DeltaPFigure | AurocFigure | FlipRateFigure | DistributionFigure | GroupsFigure | ExclusionsFigure | ControlsFigure
+)
 FIGURE_KINDS: dict[str, type[FigureEntry]] = {
     "delta_p": DeltaPFigure,
     "auroc": AurocFigure,

@@ -82,6 +82,7 @@ TITLES = {
     "delta_p_distribution": "Distribution of ΔP",
     "groups": "Groups",
     "exclusions": "Exclusions",
+    "controls": "Controls",
 }
 
 

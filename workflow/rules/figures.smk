@@ -49,7 +49,7 @@ rule figures_partial:
         f"{RESULTS}/logs/figures_partial.log",
     params:
         settings=as_json(RUN.partial_figures()),
-        parts=[part for table in ("anchors", "probes", "answers") for part in PARTS[table] if Path(part).exists()],
+        parts=[part for table in ("anchors", "probes", "answers", "controls") for part in PARTS.get(table, []) if Path(part).exists()],
         expected=len(PARTS["anchors"]),
         labels=json.dumps(RUN.labels(), ensure_ascii=False),
         out=f"{RESULTS}/figures_partial",

@@ -61,6 +61,7 @@ def finish(figure: Figure, panels: Sequence[Axes], notice: str | None = None) ->
         figure.suptitle(notice, color=NOTICE, fontsize="medium", fontweight="bold")
     figure.draw_without_rendering()  # from here on the panels' widths are known
     _fit([panel.title for panel in panels], [panel.bbox.width for panel in panels])
+    _fit([panel.xaxis.label for panel in panels], [panel.bbox.width for panel in panels])
     names = [(label, panel) for panel in panels for label in panel.get_xticklabels(minor=True)]
     _fit([label for label, _ in names], [0.96 * panel.bbox.width * len(panels) / len(names) for _, panel in names])
     figure.set_layout_engine("none")

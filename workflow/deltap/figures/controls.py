@@ -9,6 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from deltap.errors import DeltapError, nearest
 from deltap.figures.canvas import ordered
+from deltap.figures.delta_p import LINES
 from deltap.figures.over_layers import Axis, Curve, draw_over_layers
 from deltap.figures.sources import Labels
 from deltap.figures.style import ANCHOR_LABELS, BAND_ALPHA, CONTROL_LABELS, DASHES, MARKERS, Dash, distinct_colours
@@ -29,15 +30,13 @@ USUAL: dict[str, tuple[ControlName, ...]] = {
     "delta_p_difference": ("random_tokens", "random_mass", "noise"),
     "delta_p_difference of a group": ("random_tokens same_groups", "random_mass same_groups", "noise same_groups"),
 }
-Q_DASH: dict[str, Dash] = {"q_anchored": "-", "a_anchored": "--"}
-SAME_GROUPS_DASH: dict[str, Dash] = {"q_anchored": DASHES["q_anchored"][2], "a_anchored": DASHES["a_anchored"][2]}
 
 
 def draw(table: pd.DataFrame, entry: ControlsFigure, labels: Labels, notice: str | None = None) -> Figure:
     """Return the figure of CONTROLS rows of one statistic.
 
-    The method is black and thick. A control has a colour of its own in every figure; where it is that of the same
-    groups it is dash-dotted. Rows without a layer are means over layers, and not drawn.
+    The method is black and thick. A control has a colour of its own in every figure; a second curve of the same colour
+    is dash-dotted. Rows without a layer are means over layers, and not drawn.
 
     Raises DeltapError where the table has none of the rows, or a control that the figure names is not among them.
     """
@@ -133,14 +132,22 @@ def _curves(rows: pd.DataFrame, entry: ControlsFigure) -> list[Curve]:
                 label[0].upper() + label[1:],
                 label,
                 palette.get(family, BLACK),
-                _dash(control, group, place, entry),
+                _dash(group, place, entry, second=(METHOD if control == "refits" else family) in controls[:place]),
                 MARKERS[place % len(MARKERS)] if entry.redundant == "markers" else None,
                 place,
                 "no value",
-                *((METHOD_WIDTH, BAND_ALPHA) if control == METHOD else (CONTROL_WIDTH, CONTROL_BAND)),
+                *_strength(control, entry),
             )
         )
     return curves
+
+
+def _strength(control: str, entry: ControlsFigure) -> tuple[float, float]:
+    """Return how wide a curve is and how dark its band: controls stay behind the method, where it is drawn."""
+    if control == METHOD:
+        return METHOD_WIDTH, BAND_ALPHA
+    behind = entry.controls != ("windows",) and not entry.statistic.endswith("_difference")
+    return (CONTROL_WIDTH, CONTROL_BAND) if behind else (1, BAND_ALPHA)
 
 
 def _label(control: str) -> str:
@@ -152,13 +159,12 @@ def _label(control: str) -> str:
     return CONTROL_LABELS[family] + (", same groups" if family != control else "")
 
 
-def _dash(control: str, group: str, place: int, entry: ControlsFigure) -> Dash:
+def _dash(group: str, place: int, entry: ControlsFigure, second: bool) -> Dash:
+    """Return the dashes of a curve, which is perhaps the ``second`` one of its colour."""
     line: Anchor = "a_anchored" if entry.group == "both" and group == "a_anchored" else "q_anchored"
     if entry.redundant == "dashes":
         return DASHES[line][place % len(DASHES[line])]
-    if control.endswith(SAME_GROUPS) or control == "refits":
-        return SAME_GROUPS_DASH[line]
-    return Q_DASH[line]
+    return DASHES[line][2] if second else LINES[line]
 
 
 def _read_at(rows: pd.DataFrame) -> dict[str, int]:
@@ -168,7 +174,7 @@ def _read_at(rows: pd.DataFrame) -> dict[str, int]:
 
 
 def _axis(rows: pd.DataFrame, entry: ControlsFigure, windows: bool, at_reference: bool) -> Axis:
-    ticks: Sequence[float] = MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(
+    ticks: Sequence[float] = MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(
         min(0, rows[["mean", "low"]].min(axis=None)), max(1, rows[["mean", "high"]].max(axis=None))
     )
     of_whom = {None: "all samples", "both": ""}.get(entry.group, ANCHOR_LABELS.get(str(entry.group), ""))
@@ -180,5 +186,5 @@ def _axis(rows: pd.DataFrame, entry: ControlsFigure, windows: bool, at_reference
     if label.startswith("ΔP") and of_whom:
         label += f" ({of_whom})"
     if entry.statistic.endswith("_difference"):
-        label += ", method − control"
-    return Axis(label, (ticks[0], ticks[-1]), ticks, zero=0, layers="First layer of the window" if windows else "Layer")
+        label += ",\nmethod − control"
+    return Axis(label, (ticks[0], ticks[-1]), ticks, zero=0, layers="Window's first layer" if windows else "Layer")

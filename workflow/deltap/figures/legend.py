@@ -8,9 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 
-def add_legend(
-    figure: Figure, handles: Sequence[Artist], group: int, columns: int, title: str | None = None
-) -> None:
+def add_legend(figure: Figure, handles: Sequence[Artist], group: int, columns: int, title: str | None = None) -> None:
     """Add a legend of ``handles`` with as many columns as fit into the figure's width, at most ``columns``.
 
     Each run of ``group`` handles (the anchors of one data set) stands together in one column.

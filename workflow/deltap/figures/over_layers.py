@@ -19,6 +19,7 @@ from deltap.settings import LayerFigure
 
 HEIGHT = 3.2
 MARKERS_PER_CURVE = 8
+VERTICAL = "_vertical"  # the label, which no legend shows, of the line at a reference layer
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,17 @@ def draw_over_layers(
             width = NOTE_CHARACTERS * panel.bbox.width / figure.dpi / entry.font_size
             lines = _notes(found, listed, thin_below, int(width))
             if marked and name in marked:
-                lines.append(f"vertical line: k* = {marked[name]}")
+                lines.append(f"line: k* = {marked[name]}")
             text = "\n".join(lines)
             points = [line.get_xydata() for line in panel.lines if not str(line.get_label()).startswith("_")]
+            points += [np.column_stack([np.full(50, x), np.linspace(*axis.limits, 50)]) for x in _verticals(panel)]
             note(panel, text, 0.85 * entry.font_size, np.concatenate([np.empty((0, 2)), *points]))
     return figure
+
+
+def _verticals(panel: Axes) -> list[float]:
+    """Return where a panel has a vertical line."""
+    return [line.get_xdata()[0] for line in panel.lines if line.get_label() == VERTICAL]
 
 
 def _check(rows: pd.DataFrame) -> None:
@@ -135,7 +142,7 @@ def _draw_panel(
     margin = max(0.02 * positions[-1], 0.5 * (entry.x == "layer"), 0.02)
     panel.set_xlim(-margin, positions[-1] + margin)
     if marked is not None:
-        panel.axvline(positions[marked], color="0.6", linewidth=0.6, zorder=1)
+        panel.axvline(positions[marked], color="0.6", linewidth=0.6, zorder=1, label=VERTICAL)
     for curve in curves:
         points = rows[rows["curve"] == curve.name].set_index("layer").reindex(range(layers))
         _draw_curve(panel, positions, points, curve, 0 if curve.aside else thin_below)

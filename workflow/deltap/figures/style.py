@@ -17,19 +17,20 @@ Colour = tuple[float, float, float]
 Dash = Literal["-", "--"] | tuple[float, tuple[float, ...]]
 
 ANCHOR_LABELS = {"q_anchored": "Q-Anchored", "a_anchored": "A-Anchored"}
-# Controls (column ``control`` of CONTROLS) in the words of the field.
+# Controls (column ``control`` of CONTROLS) in the words of the field. Each has the palette's colour of its place, the
+# method and its own repetition apart, which are black.
 CONTROL_LABELS = {
-    "exact_question": "exact question cut",
     "random_tokens": "random tokens cut",
-    "random_mass": "random tokens cut, equal mass",
-    "answer_queries": "cut for the answer alone",
     "permuted_labels": "permuted labels",
     "noise": "noise",
     "cross_fitted": "cross-fitted",
     "leave_layers_out": "groups of farther layers",
+    "random_mass": "random tokens cut, equal mass",
     "class": "equal class mix",
     "stable_samples": "stable samples",
+    "answer_queries": "cut for the answer alone",
     "calibrated": "calibrated probes",
+    "exact_question": "exact question cut",
     "refits": "probes trained anew",
 }
 MARKERS = "osD^vPX*"
