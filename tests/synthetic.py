@@ -136,54 +136,65 @@ def write_run(
 def controls(models: Mapping[str, int] = PAPER, datasets: Sequence[str] = tuple(LABELS["dataset"])) -> pa.Table:
     """Return the CONTROLS table of a run in which the method's gap exceeds that of every control.
 
-    Of groups there are none at the first two layers. Windows are read at k*, in the middle of the depth.
+    With the grouping ``per_layer`` nothing is known at the first two layers. Windows are read at k*, in the middle of
+    the depth.
     """
-    rows: list[dict] = []
-    for model, layers in models.items():
-        for index, dataset in enumerate(datasets):
-            series = {"model": model, "dataset": dataset, "extractor": "auto", "site": "attn",
-                      "position": "exact_answer_last"}  # fmt: skip
-            generator = np.random.default_rng(100 * index + layers)
-            fall = 1 - np.exp(-6 * np.arange(layers) / layers)
-
-            def add(control: str, statistic: str, level: float, **columns: object) -> None:
-                values = level * fall * (1 + 0.08 * generator.normal(size=layers))
-                few = statistic != "flip_rate" and columns.get("grouping") == "per_layer"
-                for layer, value in enumerate(values):
-                    there = not few or layer > 1
-                    rows.append({**series, "control": control, "statistic": statistic, "layer": layer,
-                                 "n": 40 if there else 3, "value": value if there else None,
-                                 "ci_low": value - 4 if there else None, "ci_high": value + 4 if there else None,
-                                 **columns})  # fmt: skip
-                rows.append({**series, "control": control, "statistic": statistic, "n": 40, "value": level, **columns})
-
-            shares = {"exact_question": 1.0, "random_tokens": 0.45, "random_mass": 0.5, "answer_queries": 0.8,
-                      "noise": 0.35, "permuted_labels": 0.85, "cross_fitted": 0.9}  # fmt: skip
-            same = {f"{name} same_groups": 0.4 * shares[name] for name in ("random_tokens", "random_mass", "noise")}
-            for control, share in {**shares, **same}.items():
-                for grouping in ("per_layer", "reference"):
-                    add(control, "gap", -60 * share, grouping=grouping)
-                    add(control, "delta_p", -65 * share, grouping=grouping, group="q_anchored")
-                    add(control, "delta_p", -5 * share, grouping=grouping, group="a_anchored")
-                    if control != "exact_question":
-                        add(control, "gap_difference", -60 * (1 - share), grouping=grouping)
-                        add(control, "delta_p_difference", -65 * (1 - share), grouping=grouping, group="q_anchored")
-                        add(control, "delta_p_difference", -5 * (1 - share), grouping=grouping, group="a_anchored")
-                add(control, "delta_p", -30 * share)
-                if control != "exact_question":
-                    add(control, "delta_p_difference", -30 * (1 - share))
-                if control in shares:
-                    add(control, "flip_rate", 40 * share, grouping="per_layer")
-                    if control != "exact_question":
-                        add(control, "flip_rate_difference", 40 * (1 - share), grouping="per_layer")
-            add("leave_layers_out", "gap", -50, grouping="reference")
-            add("class", "gap", -40, grouping="per_layer", group="reweighted")
-            add("class", "gap", -40, grouping="reference", group="reweighted")
-            for width, level in ((1, -6), (4, -20)):
-                for group, share in (("q_anchored", 1), ("a_anchored", 0.1), (None, 0.5)):
-                    for layer in range(layers):
-                        value = level * share * np.exp(-(((layer - 0.4 * layers) / (0.15 * layers)) ** 2))
-                        rows.append({**series, "control": f"window_{width}", "statistic": "delta_p",
-                                     "grouping": "reference", "group": group, "layer": layer, "at": layers // 2, "n": 40,
-                                     "value": value, "ci_low": value - 1, "ci_high": value + 1})  # fmt: skip
+    rows = [
+        {
+            "model": model,
+            "dataset": dataset,
+            "extractor": "auto",
+            "site": "attn",
+            "position": "exact_answer_last",
+            **row,
+        }
+        for model, layers in models.items()
+        for index, dataset in enumerate(datasets)
+        for row in [*_controls_of(layers, 100 * index + layers), *_windows_of(layers)]
+    ]
     return pa.Table.from_pylist(rows, CONTROLS)
+
+
+def _controls_of(layers: int, seed: int) -> list[dict]:
+    shares = {"exact_question": 1.0, "random_tokens": 0.45, "random_mass": 0.5, "answer_queries": 0.8, "noise": 0.35,
+              "permuted_labels": 0.85, "cross_fitted": 0.9}  # fmt: skip
+    same = {f"{name} same_groups": 0.4 * shares[name] for name in ("random_tokens", "random_mass", "noise")}
+    levels: list[tuple[str, str, str | None, str | None, float]] = []
+    for control, share in {**shares, **same}.items():
+        found: list[tuple[str, str | None, str | None, float]] = [("delta_p", None, None, -30)]
+        for grouping in ("per_layer", "reference"):
+            found += [("gap", grouping, None, -60)]
+            found += [("delta_p", grouping, "q_anchored", -65), ("delta_p", grouping, "a_anchored", -5)]
+        if control in shares:
+            found += [("flip_rate", "per_layer", None, 40)]
+        for statistic, grouping, group, level in found:
+            levels.append((control, statistic, grouping, group, level * share))
+            if control != "exact_question":
+                levels.append((control, f"{statistic}_difference", grouping, group, level * (1 - share)))
+    levels += [("leave_layers_out", "gap", "reference", None, -50)]
+    levels += [("class", "gap", grouping, "reweighted", -40) for grouping in ("per_layer", "reference")]
+    generator = np.random.default_rng(seed)
+    fall = 1 - np.exp(-6 * np.arange(layers) / layers)
+    rows = []
+    for control, statistic, grouping, group, level in levels:
+        key = {"control": control, "statistic": statistic, "grouping": grouping, "group": group}
+        for layer, value in enumerate(level * fall * (1 + 0.08 * generator.normal(size=layers))):
+            if grouping == "per_layer" and not statistic.startswith("flip_rate") and layer < 2:
+                rows.append({**key, "layer": layer, "n": 3})
+            else:
+                ends = {"ci_low": value - 4, "ci_high": value + 4}
+                rows.append({**key, "layer": layer, "n": 40, "value": value, **ends})
+        rows.append({**key, "n": 40, "value": level})  # over layers
+    return rows
+
+
+def _windows_of(layers: int) -> list[dict]:
+    rows = []
+    for width, level in ((1, -6.0), (4, -20.0)):
+        for group, share in (("q_anchored", 1.0), ("a_anchored", 0.1), (None, 0.5)):
+            for layer in range(layers):
+                value = level * share * np.exp(-(((layer - 0.4 * layers) / (0.15 * layers)) ** 2))
+                key = {"control": f"window_{width}", "statistic": "delta_p", "grouping": "reference", "group": group}
+                ends = {"ci_low": value - 1, "ci_high": value + 1}
+                rows.append({**key, "layer": layer, "at": layers // 2, "n": 40, "value": value, **ends})
+    return rows

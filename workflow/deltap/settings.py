@@ -842,8 +842,8 @@ class ControlsFigure(LayerFigure):
 
     kind: Literal["controls"]
     statistic: Literal["flip_rate", "gap", "delta_p", "flip_rate_difference", "gap_difference", "delta_p_difference"]
-    """Share of samples that flip; mean ΔP; gap of mean ΔP between Q- and A-Anchored; or by how much the method's exceeds
-    a control's, with a band that covers all layers at once."""
+    """Share of samples that flip; gap of mean ΔP, Q-Anchored less A-Anchored; mean ΔP; or the method's less the
+    control's, with a band that covers all layers at once."""
     grouping: Grouping | None = "per_layer"
     """Null: every configured one, each in a file of its own. ΔP of all samples does not depend on it."""
     group: Anchor | Literal["both"] | None = None

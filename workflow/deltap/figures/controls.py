@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import get_args
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -15,7 +16,8 @@ from deltap.figures.sources import Labels
 from deltap.figures.style import ANCHOR_LABELS, BAND_ALPHA, CONTROL_LABELS, DASHES, MARKERS, Dash, distinct_colours
 from deltap.settings import ANCHORS, SAME_GROUPS, Anchor, ControlName, ControlsFigure
 
-METHOD, WINDOW = "exact_question", "window_"
+METHOD: ControlName = "exact_question"
+WINDOW = "window_"
 BLACK = (0.0, 0.0, 0.0)
 # Times a line's width, and opacity of the band.
 METHOD_WIDTH, CONTROL_WIDTH, CONTROL_BAND = 1.6, 0.8, 0.5 * BAND_ALPHA
@@ -53,7 +55,7 @@ def draw(table: pd.DataFrame, entry: ControlsFigure, labels: Labels, notice: str
         for panel in [f"{model}, dataset {dataset}"]
         if panel in there
     }
-    windows = rows["control"].str.startswith(WINDOW).all()
+    windows = entry.controls == ("windows",)
     marked = _read_at(rows) if windows else {}
     return draw_over_layers(
         rows,
@@ -103,8 +105,8 @@ def _grouping(rows: pd.DataFrame, entry: ControlsFigure) -> str:
     there = sorted({*rows["grouping"]} - {""})
     if entry.grouping is None and len(there) > 1:
         raise DeltapError(
-            f"the table has several values of grouping ({', '.join(there)}): choose one with 'grouping' in the figure's "
-            "entry"
+            f"the table has several values of grouping ({', '.join(there)}): choose one with 'grouping' in the "
+            "figure's entry"
         )
     return entry.grouping or (there[0] if there else "")
 
@@ -169,14 +171,15 @@ def _dash(group: str, place: int, entry: ControlsFigure, second: bool) -> Dash:
 
 def _read_at(rows: pd.DataFrame) -> dict[str, int]:
     """Return the reference layer of each panel; nothing where each window is read at its own end."""
-    layers = {panel: {*part["at"].dropna()} for panel, part in rows.groupby("panel", sort=False)}
-    return {panel: int(*found) for panel, found in layers.items()} if all(len(f) == 1 for f in layers.values()) else {}
+    layers = {str(panel): {*part["at"].dropna()} for panel, part in rows.groupby("panel", sort=False)}
+    fixed = all(len(found) == 1 for found in layers.values())
+    return {panel: int(*found) for panel, found in layers.items()} if fixed else {}
 
 
 def _axis(rows: pd.DataFrame, entry: ControlsFigure, windows: bool, at_reference: bool) -> Axis:
-    ticks: Sequence[float] = MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(
-        min(0, rows[["mean", "low"]].min(axis=None)), max(1, rows[["mean", "high"]].max(axis=None))
-    )
+    values = rows[["mean", "low", "high"]].to_numpy(float)
+    ends = np.nanmin(values, initial=0), np.nanmax(values, initial=1)
+    ticks: Sequence[float] = MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(*ends)
     of_whom = {None: "all samples", "both": ""}.get(entry.group, ANCHOR_LABELS.get(str(entry.group), ""))
     label = {"flip_rate": "Samples that flip (%)", "gap": "Gap of ΔP, Q − A", "delta_p": "ΔP"}[
         entry.statistic.removesuffix("_difference")

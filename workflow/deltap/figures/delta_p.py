@@ -89,7 +89,7 @@ def with_companions(curves: Sequence[Curve], entry: DeltaPFigure) -> list[Curve]
 
 def beside_note(entry: DeltaPFigure) -> str | None:
     """Return what thin lines without a band are, None where there are none."""
-    return f"thin, without band: {CONTROL_LABELS[entry.beside]}, same groups" if entry.beside else None
+    return f"Thin, without band: {CONTROL_LABELS[entry.beside]}, same groups" if entry.beside else None
 
 
 def anchor_curves(

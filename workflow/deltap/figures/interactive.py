@@ -128,7 +128,7 @@ def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: s
     title = alt.TitleParams(
         notice or "ΔP against layer",
         subtitle="Point at a curve to read it. Click in the legend to see one alone, with Shift several; "
-        "a double click brings all back." + (f" {note[0].upper()}{note[1:]}." if note else ""),
+        "a double click brings all back." + (f" {note}." if note else ""),
         color="#a01010" if notice else "black",
         subtitleColor="#666",
         anchor="start",

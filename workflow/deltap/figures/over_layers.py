@@ -106,7 +106,7 @@ def draw_over_layers(
 
 def _verticals(panel: Axes) -> list[float]:
     """Return where a panel has a vertical line."""
-    return [line.get_xdata()[0] for line in panel.lines if line.get_label() == VERTICAL]
+    return [float(np.asarray(line.get_xdata())[0]) for line in panel.lines if line.get_label() == VERTICAL]
 
 
 def _check(rows: pd.DataFrame) -> None:
