@@ -724,7 +724,7 @@ class FigureEntry(Section):
     height: float | None = Field(None, gt=0)
     """Inches of a figure with one row of panels; each further row adds to it. Null: as suits the kind."""
     panels_per_row: int = Field(4, ge=1)
-    """Models side by side at most."""
+    """Panels side by side at most."""
     columns: int = Field(4, ge=1)
     """Columns of the legend at most; fewer where the width does not suffice."""
     font_size: float = Field(8, gt=0)

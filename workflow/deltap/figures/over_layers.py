@@ -188,7 +188,7 @@ def _notes(rows: pd.DataFrame, curves: Sequence[Curve], thin_below: int, charact
         if not found.any():
             what = curve.missing if len(found) else "no data"
             missing.setdefault(what, {})[curve.dataset] = None
-    lines = [fill(f"{what}: {', '.join(names)}", characters) for what, names in missing.items()]
+    lines = [fill(f"{what}: {', '.join(names)}", characters, break_on_hyphens=False) for what, names in missing.items()]
     listed = rows["curve"].isin([curve.name for curve in curves])
     if rows.loc[listed, "n"].between(1, thin_below - 1).any():
         lines.append(f"thin: n < {thin_below}")
