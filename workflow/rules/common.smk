@@ -102,9 +102,11 @@ def in_report(name, entry, path):
     """Return a figure's file with its place in the report."""
     told_apart_by = ("site", "position", "grouping", *(("extractor",) if len(SETTINGS.extractors) > 1 else ()))
     chosen = {key: getattr(entry, key, None) for key in told_apart_by}
+    # controls.rst is the caption of their page.
+    caption = "delta_p_interactive" if path.endswith(".html") else {"controls": "controls_figures"}.get(entry.kind, entry.kind)
     return report(
         path,
-        caption=f"../report/{'delta_p_interactive' if path.endswith('.html') else entry.kind}.rst",
+        caption=f"../report/{caption}.rst",
         category="Figures",
         subcategory=TITLES[entry.kind],
         labels={"figure": name, **{key: value for key, value in chosen.items() if value}},
