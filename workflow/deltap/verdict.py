@@ -380,7 +380,7 @@ def report(found: Sequence[Finding], settings: VerdictSettings, names: Mapping[s
         "hold if none of it does. n is the median over layers.\n",
         "A flip has to cross 0.5, and with the grouping `per_layer` the Q-Anchored samples of a layer are those that "
         "flip there. So a dichotomy appears in part because of how the groups are made; that it *holds* here does not "
-        "say that it is larger than chance would give.\n",
+        "say that it is larger than chance would give. A run with `controls` says that, in `controls.md`.\n",
     ]
     counted = [item.verdict for item in found]
     parts.append(
