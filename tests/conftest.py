@@ -1,12 +1,21 @@
+import os
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as profiles
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 ROOT = Path(__file__).parents[1]
+
+# Seconds by default; ``make soak`` chooses the long profile. Tests that set their own number of examples keep it.
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+profiles.register_profile("short", max_examples=40, **_COMMON)
+profiles.register_profile("soak", max_examples=1000, **_COMMON)
+profiles.load_profile(os.environ.get("DELTAP_HYPOTHESIS", "short"))
 
 
 @pytest.fixture(scope="session")

@@ -58,7 +58,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_json(path: str | Path, value: Any) -> None:
     """Write ``value`` as indented JSON, keys in their given order."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    # Half of a surrogate pair, which UTF-8 does not know, is written as JSON writes it: \\ud800.
+    write_text(path, text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def digest(value: Any) -> str:

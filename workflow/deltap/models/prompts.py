@@ -115,7 +115,7 @@ class Prompter:
         """
         for in_place in (False, True):
             if self._in_pieces(_ORDINARY, in_place) == self._encode(self._before + _ORDINARY + self._after):
-                return self._in_pieces(question, in_place)
+                return self._respelled(question, *self._in_pieces(question, in_place))
         raise DeltapError(
             f"{self._tokenizer.name_or_path}: the question {question!r} holds a special token of this tokenizer, which "
             "cannot be made plain text there; leave the question out"
@@ -146,6 +146,33 @@ class Prompter:
                 if not reached or e + begin > reached:
                     tokens.append((token, (s + begin, e + begin)))
         return [token for token, _ in tokens], [place for _, place in tokens]
+
+    def _respelled(
+        self, question: str, ids: list[int], offsets: list[tuple[int, int]]
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return tokens in which no special one stands in the question, spelled by its characters instead.
+
+        In a unigram vocabulary special tokens are pieces like others, so that plain text is spelled with them too.
+        """
+        special = set(self._tokenizer.all_special_ids) | set(self._tokenizer.added_tokens_decoder)
+        text, unknown = self._before + question + self._after, self._tokenizer.unk_token_id
+        start, end = len(self._before), len(self._before) + len(question)
+        tokens: list[tuple[int, tuple[int, int]]] = []
+        for token, (s, e) in zip(ids, offsets, strict=True):
+            if token in special and token != unknown and s < e and s < end and e > start:
+                tokens += [(piece, (i, i + 1)) for i in range(s, e) for piece in self._spelled(text[i], special)]
+            else:
+                tokens.append((token, (s, e)))
+        return [token for token, _ in tokens], [place for _, place in tokens]
+
+    def _spelled(self, character: str, special: set[int]) -> list[int]:
+        """Return the ids of a character by itself, or of its bytes, or the unknown token's."""
+        vocabulary = self._tokenizer.get_vocab()
+        for pieces in ([character], [f"<0x{byte:02X}>" for byte in character.encode()]):
+            ids = [vocabulary.get(piece) for piece in pieces]
+            if not (special | {None}) & set(ids):
+                return ids
+        return [self._tokenizer.unk_token_id]
 
     def _special_places(self) -> list[tuple[int, int]]:
         """Return where special tokens stand in the prompt without a question."""

@@ -11,7 +11,7 @@ from typing import Any
 from deltap.files import digest
 from deltap.questions.question import Question
 from deltap.questions.rows import BadRow
-from deltap.questions.values import as_json, lookup, mapping, number, text, texts
+from deltap.questions.values import as_json, lookup, mapping, number, text, texts, unicode
 from deltap.settings import DatasetSource
 from deltap.text import normalise
 
@@ -119,7 +119,7 @@ def read_question(shape: Shape, fields: Mapping[str, Any], dataset: str) -> Ques
     identifiers = (optional(column) for column in shape.question_id)
     identifier = next((identifier for identifier in identifiers if identifier), None)
     subject, property_ = optional(shape.subject), optional(shape.property)
-    result = Question(
+    return Question(
         question_id=identifier or f"{dataset}-{digest([question, gold_answers, subject, property_])[:12]}",
         question=question,
         gold_answers=gold_answers,
@@ -127,10 +127,8 @@ def read_question(shape: Shape, fields: Mapping[str, Any], dataset: str) -> Ques
         property=property_,
         popularity=number(lookup(fields, shape.popularity), shape.popularity),
         question_type=optional(shape.question_type),
-        extra=as_json(_rest(shape, fields)),
+        extra=unicode(as_json(_rest(shape, fields))),
     )
-    _check_unicode(result)
-    return result
 
 
 def _rest(shape: Shape, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,12 +143,3 @@ def _rest(shape: Shape, fields: Mapping[str, Any]) -> dict[str, Any]:
         if value or not inner:
             rest[name] = value
     return rest
-
-
-def _check_unicode(question: Question) -> None:
-    texts = (question.question_id, question.question, *question.gold_answers, question.extra)
-    named = (question.subject, question.property, question.question_type)
-    try:
-        "".join((*texts, *(name for name in named if name))).encode()
-    except UnicodeEncodeError:
-        raise BadRow("text that is not Unicode: bytes that are not UTF-8, or half of a surrogate pair") from None

@@ -26,7 +26,7 @@ def lookup(fields: Mapping[str, Any], column: str) -> Any:
 def text(value: Any, column: str) -> str:
     """Return a cell's text with single blanks, "" for a missing one; numbers become text.
 
-    Raises BadRow for any other type.
+    Raises BadRow for any other type, and for text that is not Unicode.
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
@@ -34,7 +34,16 @@ def text(value: Any, column: str) -> str:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadRow(f"{column}: expected text, found {_shown(value)}")
-    return undamaged(_BLANKS.sub(" ", str(value)).strip())
+    return unicode(undamaged(_BLANKS.sub(" ", str(value)).strip()))
+
+
+def unicode(written: str) -> str:
+    """Return ``written``; raise BadRow where UTF-8 cannot write it, so that no table and no tokenizer could take it."""
+    try:
+        written.encode()
+    except UnicodeEncodeError:
+        raise BadRow("text that is not Unicode: bytes that are not UTF-8, or half of a surrogate pair") from None
+    return written
 
 
 def undamaged(written: str) -> str:
