@@ -38,6 +38,7 @@ from deltap.errors import DeltapError
 from deltap.code import code_digest
 from deltap.files import digest
 from deltap.run import Run
+from deltap.yaml_file import read_yaml
 
 
 configfile: BASE / "config" / "config.yaml"
@@ -47,6 +48,8 @@ report: "workflow/report/workflow.rst"
 
 
 try:
+    for path in workflow.configfiles:
+        read_yaml(Path(path))  # Snakemake takes the last of two keys, and 010 for 8
     RUN = Run(config, BASE / "config")
     RUN.check_inputs()
     FIGURES = RUN.figure_jobs()

@@ -103,7 +103,9 @@ def test_any_file_of_rows_gives_a_table_that_can_be_read_back(form, odd, tmp_pat
         json.dumps(row, allow_nan=False, ensure_ascii=False).encode()
 
 
-@given(content=st.binary(max_size=200), name=st.sampled_from(["x.json", "x.jsonl", "x.csv", "x.tsv", "x.parquet", "x.gz"]))
+@given(
+    content=st.binary(max_size=200), name=st.sampled_from(["x.json", "x.jsonl", "x.csv", "x.tsv", "x.parquet", "x.gz"])
+)
 @example(content=b"\x1f\x8b\x08\x00", name="x.gz")
 @example(content=b"PAR1PAR1", name="x.parquet")
 @example(content=b"[" * 100_000, name="x.json")

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from tqdm import tqdm
 
@@ -23,6 +22,7 @@ from deltap import ranks, slurm
 from deltap.errors import DeltapError
 from deltap.files import write_json
 from deltap.settings import mistakes
+from deltap.yaml_file import read_yaml
 
 logger = logging.getLogger("deltap")
 Settings = TypeVar("Settings", bound=BaseModel)
@@ -56,11 +56,11 @@ def settings(kind: type[Settings], text: str) -> Settings:
     Raises DeltapError with one line per wrong key.
     """
     try:
-        value = json.loads(text) if text.lstrip().startswith("{") else yaml.safe_load(Path(text).read_text("utf-8"))
+        value = json.loads(text) if text.lstrip().startswith("{") else read_yaml(Path(text))
         return kind.model_validate(value)
     except ValidationError as error:
         raise DeltapError("\n".join(mistakes(error, kind))) from None
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise DeltapError(f"--settings: {error}") from None
 
 

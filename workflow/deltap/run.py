@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from deltap.errors import DeltapError, nearest
@@ -49,6 +48,7 @@ from deltap.settings import (
     figure_kind,
     mistakes,
 )
+from deltap.yaml_file import read_yaml
 
 Entry = TypeVar("Entry", bound=BaseModel)
 
@@ -467,10 +467,7 @@ def _chosen(names: tuple[str, ...], key: str, files: list[Path], kind: type[Entr
 
 def definitions(file: Path) -> dict[str, Any]:
     """Return name → definition of a definition file, unchecked; raise DeltapError where it is none."""
-    try:
-        value = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DeltapError(f"{file}: cannot be read: {error}") from None
+    value = read_yaml(file)
     if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
         raise DeltapError(f"{file}: expected a mapping from names to definitions")
     return value

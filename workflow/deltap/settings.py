@@ -5,15 +5,19 @@ exactly the keys it uses. The JSON Schemas in ``config/schemas`` are generated f
 """
 
 import os
+import reprlib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     SerializeAsAny,
+    TypeAdapter,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     field_validator,
     model_validator,
 )
@@ -78,10 +82,29 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 Value = TypeVar("Value", str, int)
 
 
-class Section(BaseModel):
-    """A section of the configuration: unknown keys are refused, values do not change after loading."""
+def _has_truth_value(value: Any) -> bool:
+    """Tell whether a value is a truth value, or may hold one."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(_has_truth_value, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bool | BaseModel)  # sections check themselves
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+class Section(BaseModel):
+    """A section of the configuration: unknown keys are refused, values do not change after loading.
+
+    A truth value is no number, and a number is finite.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _no_truth_value_for_a_number(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        checked = validate(value)
+        # Python's True is 1, also inside of lists.
+        if _has_truth_value(value) and not _has_truth_value(checked):
+            raise ValueError("expected a number, not a truth value")
+        return checked
 
 
 def each_once(values: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -1162,26 +1185,111 @@ class PlotStage(Section):
 
 
 def mistakes(error: ValidationError, kind: type[BaseModel]) -> list[str]:
-    """Return one line per mistake: the key, what is wrong and, for an unknown key, the nearest valid one."""
-    lines = []
+    """Return one line per mistake: the key, the value, and what is allowed there (for an unknown key, the valid ones).
+
+    Of a value that may be of several types, each of which says what is wrong, one line says all of it.
+    """
+    lines: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
     for mistake in error.errors():
-        key = ".".join(str(part) for part in mistake["loc"]) or kind.__name__
+        place, annotation = _place(kind, mistake["loc"])
+        key = ".".join(map(str, place)) or kind.__name__
         if mistake["type"] == "extra_forbidden":
-            lines.append(f"{key}: unknown key{nearest(str(mistake['loc'][-1]), _fields(kind, mistake['loc'][:-1]))}")
+            owner = _place(kind, mistake["loc"][:-1])[1]
+            valid = {name for section in _sections(owner) for name in section.model_fields}
+            lines.setdefault(f"{key}: unknown key{nearest(str(place[-1]), valid)}", [])
         elif mistake["type"] == "missing":
-            lines.append(f"{key}: missing")
-        else:
-            lines.append(f"{key}: {mistake['msg'].removeprefix('Value error, ')} (found: {mistake['input']!r})")
-    return lines
+            lines.setdefault(f"{key}: missing; expected {_expected(annotation)}", [])
+        elif mistake["type"] != "too_short" or not mistake["input"]:  # else its items are wrong, which is said of them
+            found[key] = f" (found: {reprlib.repr(mistake['input'])}){_yaml_hint(mistake)}"
+            reason = _reason(mistake)
+            if reason not in lines.setdefault(key, []):
+                lines[key].append(reason)
+    return [f"{key}: {_either(reasons)}{found[key]}" if reasons else key for key, reasons in lines.items()]
 
 
-def _fields(kind: Any, location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that are valid at ``location`` inside the settings class ``kind``."""
+_REASONS = {
+    "model_type": "expected a mapping",
+    "model_attributes_type": "expected a mapping",
+    "dict_type": "expected a mapping",
+    "tuple_type": "expected a list",
+    "too_short": "expected a list of {min_length} or more",
+    "string_too_short": "expected a text of {min_length} characters or more",
+    "string_pattern_mismatch": "expected a text of the form {pattern}",
+}
+"""What is allowed, by pydantic's name of the mistake, where its own message does not say it well."""
+
+
+def _reason(mistake: Any) -> str:
+    """Return what is allowed, of a mistake as pydantic tells it."""
+    reason = _REASONS.get(mistake["type"], str(mistake["msg"])).removeprefix("Value error, ")
+    reason = reason.replace("Input should be", "expected").replace("a valid string", "a text").replace("a valid ", "a ")
+    return reason.format(**mistake["ctx"]) if mistake["type"] in _REASONS and "ctx" in mistake else reason
+
+
+def _either(reasons: list[str]) -> str:
+    first, *others = reasons
+    return " or ".join((first, *(reason.removeprefix("expected ") for reason in others)))
+
+
+def _yaml_hint(mistake: Any) -> str:
+    if mistake["type"] == "string_type" and isinstance(mistake["input"], bool):
+        return "; yes, no, on and off are truth values in YAML: quote a text"
+    return ""
+
+
+def _expected(annotation: Any) -> str:
+    """Return what a value of a type has to be."""
+    if any(True for _ in _sections(annotation)):
+        return "a mapping"
+    try:
+        TypeAdapter(annotation).validate_python(object())
+    except ValidationError as error:
+        return _either(list(dict.fromkeys(map(_reason, error.errors())))).removeprefix("expected ")
+    return "a value"
+
+
+def _place(kind: type[BaseModel], location: tuple[int | str, ...]) -> tuple[list[int | str], Any]:
+    """Return the keys of a mistake's place, and the type that is allowed there (None where it is not known).
+
+    pydantic names in a place which of several types it tried; that is no key.
+    """
+    place: list[int | str] = []
+    annotation: Any = kind
     for part in location:
-        if not isinstance(part, str) or part not in kind.model_fields:
+        if len(_choices(annotation)) > 1 and not (isinstance(part, int) or part in _keys(annotation)):
             continue
-        annotation = kind.model_fields[part].annotation
-        arguments = [annotation, *getattr(annotation, "__args__", ())]
-        nested = [item for item in arguments if isinstance(item, type) and issubclass(item, BaseModel)]
-        kind = nested[0] if nested else kind
-    return list(kind.model_fields)
+        place.append(part)
+        annotation = _inside(annotation, part)
+    return [part for part in place if part != "[key]"], annotation
+
+
+def _choices(annotation: Any) -> list[Any]:
+    """Return the types of a union, None left out; of any other type itself."""
+    if get_origin(annotation) is Annotated:
+        return _choices(get_args(annotation)[0])
+    if isinstance(annotation, UnionType) or get_origin(annotation) is Union:
+        return [inner for choice in get_args(annotation) if choice is not NoneType for inner in _choices(choice)]
+    return [annotation]
+
+
+def _sections(annotation: Any) -> list[type[BaseModel]]:
+    return [choice for choice in _choices(annotation) if isinstance(choice, type) and issubclass(choice, BaseModel)]
+
+
+def _keys(annotation: Any) -> set[str]:
+    return {name for section in _sections(annotation) for name in section.model_fields}
+
+
+def _inside(annotation: Any, part: int | str) -> Any:
+    """Return the type of what stands at ``part`` inside a type."""
+    for choice in _choices(annotation):
+        if isinstance(choice, type) and issubclass(choice, BaseModel) and part in choice.model_fields:
+            field = choice.model_fields[str(part)]
+            return Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+        arguments = get_args(choice)
+        if get_origin(choice) is tuple and isinstance(part, int):
+            return arguments[0] if Ellipsis in arguments or part >= len(arguments) else arguments[part]
+        if get_origin(choice) is dict:
+            return arguments[1]
+    return None
