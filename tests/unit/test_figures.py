@@ -496,8 +496,8 @@ def test_every_key_of_the_settings_is_an_option_of_the_script(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--x", "height"], "--x: Input should be 'layer' or 'depth' (found: 'height')"),
-        (["--interval", "2"], "--interval: Input should be less than 1"),
+        (["--x", "height"], "--x: expected 'layer' or 'depth' (found: 'height')"),
+        (["--interval", "2"], "--interval: expected less than 1"),
         (["--models", "qwen"], "'qwen'"),
         (["--reference-class", "gold"], "a summary has its reference class already; give the run's anchors.parquet"),
         (["--interval", "0.9"], "a summary has its interval already; give the run's anchors.parquet"),

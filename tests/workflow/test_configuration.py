@@ -171,7 +171,7 @@ def test_the_workflow_is_lint_clean(folder, configfile):
 @pytest.mark.parametrize(
     ("definition", "message"),
     [
-        ({"kind": "dleta_p"}, "mine: kind: Input should be 'delta_p'"),
+        ({"kind": "dleta_p"}, "mine: kind: expected 'delta_p'"),
         ({"kind": "auroc", "grouping": "per_layer"}, "mine: grouping: unknown key"),
         ({"pallete": "tab10"}, "mine: pallete: unknown key; did you mean 'palette'?"),
         ({"models": ["tiny-bse"]}, "figure 'mine': models: 'tiny-bse' is not in this run; did you mean 'tiny-base'?"),
