@@ -533,6 +533,9 @@ class ModelSettings(Section):
     """For chat models that can think before they answer: passed to the chat template as ``enable_thinking``. If true,
     the answer is what follows ``</think>``; a thought that ``max_new_tokens`` cuts off is no answer and is excluded, as
     ``truncated_thought`` (``unfinished_thought`` where the model itself stopped without closing it)."""
+    trust_remote_code: bool = False
+    """Run the Python code that lies in the model's directory, which some architectures need: whoever wrote it can do on
+    this machine what you can. Only for a source ``path``; code is never downloaded. The log says it again."""
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     engine: Engine = "single"
@@ -627,6 +630,14 @@ class ModelEntry(ModelSettings):
         if isinstance(values, dict) and values.get("engine") in SPLITTING and isinstance(values.get("gpus"), int):
             return {"ranks": max(1, values["gpus"]), **values}
         return values
+
+    @model_validator(mode="after")
+    def _only_code_at_hand(self) -> Self:
+        if self.trust_remote_code and not self.source.is_directory:
+            raise ValueError(
+                "trust_remote_code goes with a model directory (source: {path: …}); code is never downloaded"
+            )
+        return self
 
     @model_validator(mode="after")
     def _as_many_on_each_node(self) -> Self:

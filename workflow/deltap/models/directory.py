@@ -8,7 +8,7 @@ from deltap.files import digest, file_sha256
 from deltap.manifest import FETCH, MANIFEST, check_files, read_manifest
 
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model")
-_KINDS = {".json", ".jinja", ".model", ".txt", ".safetensors"}
+_KINDS = {".json", ".jinja", ".model", ".py", ".txt", ".safetensors"}
 
 
 def check_model_directory(directory: Path) -> None:

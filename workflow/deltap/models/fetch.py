@@ -105,8 +105,10 @@ def _from_wheel(source: Source, directory: Path) -> str:
             "download",
             "--quiet",
             "--no-deps",
+            "--only-binary=:all:",  # a source distribution would run its own code
             "--dest",
             temporary,
+            "--",
             source.wheel,
         ]
         done = subprocess.run(command, capture_output=True, text=True)

@@ -46,11 +46,15 @@ def device(name: str) -> torch.device:
 def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
     """Return the tokenizer and the engine of the model in ``directory``.
 
-    Of several ranks each returns its part's. Nothing is fetched, pickled weights and remote code are not loaded. Raises
-    DeltapError if the directory is incomplete, the tokenizer cannot be used, or the architecture has something that
-    knockout cannot cut.
+    Of several ranks each returns its part's. Nothing is fetched, pickled weights are not loaded, nor is code of the
+    directory unless the entry says so. Raises DeltapError if the directory is incomplete, the tokenizer cannot be used,
+    or the architecture has something that knockout cannot cut.
     """
     check_model_directory(directory)
+    trusted = entry.trust_remote_code
+    if trusted:
+        code = ", ".join(sorted(path.name for path in directory.glob("*.py")))
+        logger.warning("%s: trust_remote_code: the code in it is run (%s)", directory, code or "there is none")
     if ranks.here().number != entry.ranks:
         raise DeltapError(
             f"{ranks.here().number} processes, but the model's entry says ranks: {entry.ranks}; start the script by "
@@ -60,15 +64,15 @@ def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
         check_split(directory, entry.engine, entry.ranks)
     torch.set_num_threads(entry.threads)
     try:
-        config = AutoConfig.from_pretrained(directory, trust_remote_code=False, local_files_only=True)
+        config = AutoConfig.from_pretrained(directory, trust_remote_code=trusted, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
-        raise DeltapError(f"{directory}: transformers cannot load this model: {error}") from error
+        raise DeltapError(f"{directory}: transformers cannot load this model: {error}{_code(directory)}") from error
     if getattr(config, "is_encoder_decoder", False):
         raise DeltapError(
             f"{directory}: {config.model_type} is an encoder-decoder model, which is not supported; knockout needs a "
             "causal decoder"
         )
-    tokenizer = load_tokenizer(directory)
+    tokenizer = load_tokenizer(directory, trusted)
     remedy = "give the model more gpus with engine: accelerate, or engine: device_map; on the host, more memory_mb"
     with out_of_memory(f"{directory} in {entry.dtype}", remedy):
         engine = _engine(directory, config, entry)
@@ -81,21 +85,23 @@ def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
 
 def _engine(directory: Path, config: Any, entry: ModelSettings) -> Engine:
     """Return the engine that the entry names, with the model's weights."""
-    dtype, place = getattr(torch, entry.dtype), device(entry.device)
+    dtype, place, trusted = getattr(torch, entry.dtype), device(entry.device), entry.trust_remote_code
     if entry.engine == "single":
-        return Engine(single.load(directory, config, dtype, place), entry.batch_tokens)
+        return Engine(single.load(directory, config, dtype, place, trusted), entry.batch_tokens)
     if entry.engine == "device_map":
-        model, first = device_map.load(directory, config, dtype, place, entry.max_memory)
+        model, first = device_map.load(directory, config, dtype, place, entry.max_memory, trusted)
         return Engine(model, entry.batch_tokens, first)
     place = join(place)
     if entry.engine == "accelerate":
-        model = tensor_plan.load(directory, config, dtype, entry.ranks)
+        model = tensor_plan.load(directory, config, dtype, entry.ranks, trusted)
     else:
-        model = auto_tp.load(directory, config, dtype, place, entry.ranks)
-    return ParallelEngine(model, entry.batch_tokens, place, lambda: _first_layer(directory, config, dtype, place))
+        model = auto_tp.load(directory, config, dtype, place, entry.ranks, trusted)
+    return ParallelEngine(
+        model, entry.batch_tokens, place, lambda: _first_layer(directory, config, dtype, place, trusted)
+    )
 
 
-def _first_layer(directory: Path, config: Any, dtype: torch.dtype, place: torch.device) -> Any:
+def _first_layer(directory: Path, config: Any, dtype: torch.dtype, place: torch.device, trusted: bool) -> Any:
     """Return the model in ``directory`` without its other layers, in one piece."""
     config = copy.deepcopy(config)
     text = config.get_text_config()
@@ -105,24 +111,25 @@ def _first_layer(directory: Path, config: Any, dtype: torch.dtype, place: torch.
     before = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()  # it would list the other layers' weights
     try:
-        return single.load(directory, config, dtype, place)
+        return single.load(directory, config, dtype, place, trusted)
     finally:
         transformers.utils.logging.set_verbosity(before)
 
 
-def load_tokenizer(directory: Path) -> Any:
+def load_tokenizer(directory: Path, trusted: bool = False) -> Any:
     """Return the tokenizer in ``directory``, converted to a fast one where transformers can.
 
+    Code in the directory is run only where it is ``trusted``.
     Raises DeltapError if that cannot be, or if the tokenizer does not spell an English text back: transformers makes an
     empty tokenizer of files that it cannot read.
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(
-            directory, trust_remote_code=False, local_files_only=True, mistral_format=False
+            directory, trust_remote_code=trusted, local_files_only=True, mistral_format=False
         )
     except Exception as error:  # each family's converter has its own
         raise DeltapError(
-            f"{directory}: transformers cannot load the tokenizer: {error}{_remedy(directory)}"
+            f"{directory}: transformers cannot load the tokenizer: {error}{_code(directory) or _remedy(directory)}"
         ) from error
     if not tokenizer.is_fast:
         raise DeltapError(
@@ -187,6 +194,17 @@ def _check_converted(directory: Path, tokenizer: Any) -> None:
                 f"{directory}: converted to a fast tokenizer, tokenizer.model gives other tokens than by itself; take "
                 "tokenizer.json from the model's repository, or name the right tokenizer_class in tokenizer_config.json"
             )
+
+
+def _code(directory: Path) -> str:
+    """Return what one may do where a model needs its own code, "" where it has none."""
+    names = sorted(path.name for path in directory.glob("*.py"))
+    if not names:
+        return ""
+    return (
+        f"; its own code ({', '.join(names)}) is not run unless the model's entry says trust_remote_code: true, which is "
+        "for code that you have read"
+    )
 
 
 def _remedy(directory: Path) -> str:

@@ -18,10 +18,10 @@ from deltap.models.engines.weights import pretrained
 from deltap.models.memory import is_out_of_memory
 
 
-def load(directory: Path, config: Any, dtype: torch.dtype, device: torch.device, ranks: int) -> Any:
+def load(directory: Path, config: Any, dtype: torch.dtype, device: torch.device, ranks: int, trusted: bool) -> Any:
     """Return this rank's part of the model in ``directory`` on ``device``; the process group exists already."""
     deepspeed = _deepspeed()
-    model = pretrained(directory, config, dtype="auto")
+    model = pretrained(directory, config, trusted, dtype="auto")
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints what it found

@@ -19,7 +19,12 @@ logger = logging.getLogger("deltap")
 
 
 def load(
-    directory: Path, config: Any, dtype: torch.dtype, device: torch.device, max_memory: Mapping[str, str] | None
+    directory: Path,
+    config: Any,
+    dtype: torch.dtype,
+    device: torch.device,
+    max_memory: Mapping[str, str] | None,
+    trusted: bool,
 ) -> tuple[Any, torch.device]:
     """Return the model in ``directory`` and the device that its inputs go to."""
     limits = {int(name) if name.isdigit() else name: limit for name, limit in (max_memory or {}).items()}
@@ -28,7 +33,7 @@ def load(
     else:
         placement = {"device_map": "auto", "max_memory": limits or None}
     folder = tempfile.TemporaryDirectory(prefix="deltap-offload-")
-    model = pretrained(directory, config, dtype=dtype, offload_folder=folder.name, **placement)
+    model = pretrained(directory, config, trusted, dtype=dtype, offload_folder=folder.name, **placement)
     model.offload_folder = folder  # removed with the model
     where = list(getattr(model, "hf_device_map", {"": "cpu"}).values())
     places = Counter(map(str, where))

@@ -12,8 +12,8 @@ from transformers.distributed import DistributedConfig
 from deltap.models.engines.weights import pretrained
 
 
-def load(directory: Path, config: Any, dtype: torch.dtype, ranks: int) -> Any:
+def load(directory: Path, config: Any, dtype: torch.dtype, ranks: int, trusted: bool) -> Any:
     """Return this rank's part of the model in ``directory``; the process group exists already."""
     return pretrained(
-        directory, config, dtype=dtype, distributed_config=DistributedConfig(tp_plan="auto", tp_size=ranks)
+        directory, config, trusted, dtype=dtype, distributed_config=DistributedConfig(tp_plan="auto", tp_size=ranks)
     )

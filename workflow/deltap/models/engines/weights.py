@@ -11,17 +11,18 @@ from deltap.models.knockout import ATTENTION
 from deltap.models.memory import is_out_of_memory
 
 
-def pretrained(directory: Path, config: Any, **keywords: Any) -> Any:
+def pretrained(directory: Path, config: Any, trusted: bool, **keywords: Any) -> Any:
     """Return the model in ``directory``; ``keywords`` go to ``from_pretrained``.
 
-    Nothing is fetched, pickled weights and remote code are not loaded. Raises DeltapError if transformers cannot.
+    Nothing is fetched, pickled weights are not loaded, nor is the directory's own code unless it is ``trusted``. Raises
+    DeltapError if transformers cannot.
     """
     try:
         return AutoModelForCausalLM.from_pretrained(
             directory,
             config=config,
             attn_implementation=ATTENTION,
-            trust_remote_code=False,
+            trust_remote_code=trusted,
             local_files_only=True,
             use_safetensors=True,
             **keywords,
