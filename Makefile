@@ -1,6 +1,9 @@
 # make demo    the main job on the embedded default, from a fresh clone to the figure
 # make test    the tests
 # make demo-controls   the demo with every control: is the effect real? (at most 20 minutes on two cores)
+# make test-faults   killed jobs, full disks and the like, in minutes
+# make soak    the fuzzed tests with 1,000 examples each instead of 40, and the long versions of test-faults
+# make audit   the locked versions against known vulnerabilities (needs a network)
 # make bench   the benchmark (minutes; SIZE=full takes longer; needs the demo's model, which make demo fetches)
 # make test-cluster   the tests that need Slurm, which they start by themselves (Debian: slurm-wlm munge)
 PYTHON ?= python3
@@ -8,7 +11,7 @@ BIN := .venv/bin
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 INSTALLED := .venv/.installed
 
-.PHONY: demo demo-controls test bench test-cluster check schemas lock clean help
+.PHONY: demo demo-controls test test-faults soak bench test-cluster check audit schemas lock clean help
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -30,7 +33,16 @@ demo-controls: $(INSTALLED)
 	  --resources mem_mb=4000
 
 test: .venv/.cluster
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/cluster
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --ignore tests/cluster --ignore tests/faults
+
+test-faults: .venv/.cluster
+	$(BIN)/python -m pytest tests/faults
+
+# Tests that hypothesis feeds; DELTAP_SOAK=1 asks tests/faults for their long versions.
+FUZZED = $$(grep -rl 'from hypothesis import' tests/unit)
+soak: .venv/.cluster
+	DELTAP_HYPOTHESIS=soak $(BIN)/python -m pytest -n 2 $(FUZZED)
+	DELTAP_SOAK=1 $(BIN)/python -m pytest tests/faults
 
 # DeepSpeed and Snakemake's Slurm plugin, so that no test has to be skipped for them.
 .venv/.cluster: $(INSTALLED)
@@ -55,6 +67,13 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# In an environment of its own, for pip-audit has requirements too.
+audit:
+	rm -rf .venv-audit && $(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	.venv-audit/bin/pip-audit --requirement envs/lock.txt --no-deps --disable-pip
+	rm -rf .venv-audit
+
 # The JSON Schemas of the configuration, for editors; generated from workflow/deltap/settings.py.
 schemas: $(INSTALLED)
 	$(BIN)/python scripts/write_schemas.py --out config/schemas
@@ -62,7 +81,7 @@ schemas: $(INSTALLED)
 # Resolves the newest versions anew, in an environment of its own. What only the benchmark needs comes last and has to
 # get along with the rest; no stage needs it.
 FREEZE = (echo '\# Exact versions of every package, for pip --constraint. Written by make lock.'; \
-  .venv-lock/bin/python -m pip freeze --exclude-editable | sed 's/+[a-z0-9.]*$$//') > envs/lock.txt
+  .venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable | sed 's/+[a-z0-9.]*$$//') > envs/lock.txt
 lock:
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip install --quiet 'torch==2.13.0'

@@ -8,10 +8,11 @@ import pyarrow.compute as pc
 
 from deltap import cli
 from deltap.anchors import anchors
-from deltap.probe import read_probes, reference_layer
-from deltap.provenance import provenance
+from deltap.mixed import refuse_mixed, refuse_other_source
+from deltap.probe import made_probes, read_probes, reference_layer
+from deltap.provenance import made, provenance
 from deltap.samples import by_split, probe_samples
-from deltap.tables import ANCHORS, PROBES, read_metadata, read_table, write_table
+from deltap.tables import ANCHORS, PROBES, read_table, write_table
 from deltap.tensors import activation_files
 
 
@@ -21,7 +22,9 @@ def main(options: argparse.Namespace) -> None:
     test = by_split(samples)["test"]
     if not len(test["question_id"]):
         cli.logger.warning("%s: no test sample is left, and so no curve; ask more questions", options.labels)
-    probes = read_probes(options.probes)
+    probes, made_by = read_probes(options.probes), made_probes(options.probes)
+    refuse_mixed(options.scores, options.probes, made(options.scores), made_by)
+    refuse_other_source(options.probes, made_by, options.labels, samples.provenance)
     scores = [row for row in read_table(options.scores, PROBES).to_pylist() if row["split"] == "validation"]
 
     parts = [ANCHORS.empty_table()]
@@ -33,6 +36,8 @@ def main(options: argparse.Namespace) -> None:
         k_star = reference_layer([row["layer"] for row in validation], [row["auroc"] for row in validation])
         clean = activation_files(options.clean, "clean", site, position)
         knockout = activation_files(options.knockout, "knockout", site, position)
+        for files in (clean, knockout):
+            refuse_other_source(options.labels, samples.provenance, files.first_path, files.provenance)
         rows = {
             "question_id": test["question_id"],
             "label": test["label"],
@@ -49,7 +54,7 @@ def main(options: argparse.Namespace) -> None:
         near,
         len(table),
     )
-    inputs = [samples.provenance, read_metadata(options.scores).get("provenance")]
+    inputs = [samples.provenance, made(options.scores)]
     write_table(options.out, table, ANCHORS, {"provenance": provenance(__file__, {}, inputs=inputs)})
 
 

@@ -16,15 +16,16 @@ from deltap.generation import Generation, answers_identity, read_generated, shar
 from deltap.given import Given, read_answers, read_spans
 from deltap.inference import Inference, run_shard, shard_answers, write_shard
 from deltap.llm.spans import read_llm_spans
+from deltap.mixed import refuse_other_source
 from deltap.models.check import check_model
 from deltap.models.directory import revision
 from deltap.models.language_model import load_language_model
 from deltap.models.load import engine_facts
 from deltap.named import Named
-from deltap.provenance import provenance
+from deltap.provenance import made, provenance
 from deltap.settings import InferenceStage
 from deltap.store import Store
-from deltap.tables import ANSWERS, QUESTIONS, read_metadata, read_table, write_batches
+from deltap.tables import ANSWERS, QUESTIONS, read_table, write_batches
 
 
 def main(options: argparse.Namespace) -> None:
@@ -45,7 +46,11 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
     model = load_language_model(options.model, stage.entry, stage.prompt)
     check_model(model.engine, model.prompter, stage.inference.sites)
     facts = {"model_revision": revision(options.model), **engine_facts(model.engine, stage.entry)}
-    inputs = read_metadata(options.questions).get("provenance")
+    inputs = made(options.questions)
+    if options.generated:
+        refuse_other_source(options.generated, made(options.generated), options.questions, inputs)
+        if options.llm_spans:
+            refuse_other_source(options.llm_spans, made(options.llm_spans), options.generated, made(options.generated))
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     store = Store(options.store)
     answers = Path(__file__).with_name("answers.py")

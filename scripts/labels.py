@@ -8,7 +8,8 @@ from deltap import cli
 from deltap.errors import DeltapError
 from deltap.given import read_labels
 from deltap.labels import counts, labelled
-from deltap.provenance import provenance, same_origin
+from deltap.mixed import refuse_other_source
+from deltap.provenance import made, provenance, same_origin
 from deltap.settings import LabelsStage
 from deltap.tables import ANSWERS, JUDGEMENTS, LABELS, read_table, write_batches
 
@@ -30,6 +31,7 @@ def main(options: argparse.Namespace) -> None:
     given = read_labels(options.given_labels, questions, names["model"], names["dataset"], stage.bad_rows)
     judged = {}
     if options.judgements:
+        refuse_other_source(options.judgements, made(options.judgements), options.answers[0], made_by)
         table = read_table(options.judgements, JUDGEMENTS).select(["question_id", "label"])
         judged = {row["question_id"]: row["label"] for row in table.to_pylist()}
     tables = [labelled(table, shard, stage.labels, judged, given) for shard, table in enumerate(shards)]

@@ -2,19 +2,49 @@
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from deltap import cli
-from deltap.provenance import provenance
-from deltap.tables import ANCHORS, CONTROLS, DELTA_P, LABELS, PROBES, iterate_table, read_metadata, write_batches
+from deltap.mixed import differences, refuse_mixed
+from deltap.provenance import made, provenance
+from deltap.tables import ANCHORS, CONTROLS, DELTA_P, LABELS, PROBES, SERIES, iterate_table, write_batches
 
 SCHEMAS = {"delta_p": DELTA_P, "anchors": ANCHORS, "probes": PROBES, "answers": LABELS, "controls": CONTROLS}
+
+
+def check(parts: Sequence[Path]) -> None:
+    """Check that the parts of one series and stage come from the same inputs, and say where other code made others.
+
+    Raises DeltapError that names the difference within a series.
+    """
+    series: dict[tuple[str, ...], tuple[Path, dict[str, Any]]] = {}
+    for path in parts:
+        about = made(path) or {}
+        what = {name: about.get(name) for name in ("stage", "code", "versions", "inputs")}
+        keys: dict[tuple[str, ...], None] = {}
+        for batch in iterate_table(path, pa.schema([]), SERIES):
+            keys.update(
+                (tuple(map(str, row.values())), None) for row in batch.group_by(SERIES).aggregate([]).to_pylist()
+            )
+        for key in keys:
+            first, other = series.setdefault((str(what["stage"]), *key), (path, what))
+            refuse_mixed(first, path, other, what)
+    stages: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for (stage, *_), (path, what) in series.items():
+        first, other = stages.setdefault(stage, (path, what))
+        if different := differences({**other, "inputs": None}, {**what, "inputs": None}):
+            cli.logger.warning("%s and %s were made by different versions: %s", first, path, "; ".join(different))
 
 
 def main(options: argparse.Namespace) -> None:
     """Merge ``options.parts``; the result lists what made each part."""
     schema = SCHEMAS[options.table]
-    inputs = [read_metadata(path).get("provenance") for path in options.parts]
+    check(options.parts)
+    inputs = [made(path) for path in options.parts]
     batches = (batch for path in options.parts for batch in iterate_table(path, schema))
     made_by = provenance(__file__, {}, inputs=inputs)
     write_batches(options.out, batches, schema, {**json.loads(options.metadata), "provenance": made_by})

@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 from deltap import cli
+from deltap.mixed import refuse_other_source
 from deltap.probe import Probe, write_probes
 from deltap.probes import fit_layers, lacking_class, untrained
 from deltap.provenance import provenance
@@ -33,6 +34,7 @@ def main(options: argparse.Namespace) -> None:
     pairs = [(site, position) for site in stage.sites for position in stage.positions]
     for site, position in cli.progress(pairs, f"{what} (probes)", unit="site"):
         files = activation_files(options.clean, "clean", site, position)
+        refuse_other_source(options.labels, samples.provenance, files.first_path, files.provenance)
         constants = {**samples.constants, "site": site, "position": position}
         if lacking:
             scores += [{**constants, **score} for score in untrained(files.layers, truthful)]

@@ -12,7 +12,8 @@ from deltap import cli
 from deltap.given import read_spans
 from deltap.llm.replier import replier
 from deltap.llm.spans import find_spans
-from deltap.provenance import provenance, same_origin
+from deltap.mixed import refuse_other_source
+from deltap.provenance import made, provenance, same_origin
 from deltap.settings import SpansStage
 from deltap.tables import GENERATED, QUESTIONS, SPANS, read_table, write_table
 
@@ -22,6 +23,7 @@ def main(options: argparse.Namespace) -> None:
     stage = cli.settings(SpansStage, options.settings)
     transformers.utils.logging.disable_progress_bar()
     made_by = same_origin(options.answers)
+    refuse_other_source(options.answers[0], made_by, options.questions, made(options.questions))
     questions = {row["question_id"]: row for row in read_table(options.questions, QUESTIONS).to_pylist()}
     said = [row for path in options.answers for row in read_table(path, GENERATED).to_pylist()]
     samples = [{**questions[row["question_id"]], "answer": row["answer"]} for row in said]

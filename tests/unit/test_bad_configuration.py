@@ -119,7 +119,10 @@ def test_a_wrong_value_of_any_key_is_named_with_what_is_allowed(name):
                 assert found, f"{key}: {value!r} is accepted"
                 mine = [line for line in found if line.startswith((key, f"{key.removesuffix('.0')}: "))]
                 assert mine, (key, value, found)
-                assert any(re.search("expected|listed twice|unknown key|missing|should be", line) for line in mine), (value, mine)
+                assert any(re.search("expected|listed twice|unknown key|missing|should be", line) for line in mine), (
+                    value,
+                    mine,
+                )
             # All of one line each, whatever is wrong.
             assert all("\n" not in line and re.match(r"[\w. \[\]-]+: ", line) for line in found), found
             assert all(

@@ -1,11 +1,9 @@
 """Whatever stands in a text, nothing breaks: it is asked, found and read back as it is, or it is left out by name."""
 
 import json
-import sys
 from functools import cache
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st

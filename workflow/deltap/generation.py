@@ -122,7 +122,7 @@ class Generation:
                 for prompt, answer in zip(prompts, answers, strict=True)
             ], {}
         path = self._path(questions)
-        if path.exists():
+        if self._store.has(path):
             logger.info("answers %s are there already", path.stem)
             progress(len(questions))
             return [Generated(row["ids"]) for row in read_rows(path)], {}

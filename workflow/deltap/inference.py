@@ -352,7 +352,7 @@ def run_shard(
         for start in range(0, max(1, len(questions)), size):
             chunk = inference.prepare(questions.slice(start, size).to_pylist())
             path = store.path({**identity, "samples": [inference.depends_on(sample) for sample in chunk]})
-            if path.exists():
+            if store.has(path):
                 logger.info("chunk %s is finished already", path.stem)
                 progress(3 * len(chunk))
             else:

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 NOTHING = "–"
-_MARKS = re.compile(r"([\\|*`<])")
+# An underscore inside of a word, as of a column's name, is itself already.
+_MARKS = re.compile(r"([\\|*`<\[]|(?<!\w)_|_(?!\w)|&(?=#?\w+;))")
 
 
 def escaped(text: str) -> str:

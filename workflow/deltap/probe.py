@@ -1,16 +1,19 @@
 """A trained probe, and the file that probes are kept in."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 from scipy.special import expit
 
+from deltap import checksum
+from deltap.checksum import damaged
 from deltap.errors import DeltapError
 from deltap.files import whole
 
@@ -55,20 +58,41 @@ def write_probes(path: Path, probes: dict[tuple[str, str, int], Probe], metadata
         for name, array in probe.arrays().items()
     }
     with whole(path) as temporary:
-        save_file(arrays, temporary, {"deltap": json.dumps(metadata, sort_keys=True)})
+        save_file(arrays, temporary, {"deltap": json.dumps(metadata, sort_keys=True), "checksum": checksum.BLANK})
+        checksum.seal(temporary)
 
 
 def read_probes(path: Path) -> dict[tuple[str, str, int], Probe]:
     """Return the probes that `write_probes` wrote; raise DeltapError if the file cannot be read."""
-    try:
-        arrays = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise DeltapError(f"{path}: damaged probes ({error}); delete the file and run snakemake again") from None
     found: dict[tuple[str, str, int], Arrays] = {}
-    for key, array in arrays.items():
-        site, position, layer, name = key.split("/")
-        found.setdefault((site, position, int(layer)), {})[name] = array
-    return {key: Probe.from_arrays(named) for key, named in found.items()}
+    with _opened(path) as file:
+        for key in file.keys():  # noqa: SIM118 - it is no mapping
+            site, position, layer, name = key.split("/")
+            found.setdefault((site, position, int(layer)), {})[name] = file.get_tensor(key)
+        probes = {key: Probe.from_arrays(named) for key, named in found.items()}
+    for (site, position, layer), probe in probes.items():
+        if not all(np.isfinite(array).all() for array in probe.arrays().values()):
+            raise damaged(path, f"NaN or infinity in the probe of {site}, {position}, layer {layer}")
+    return probes
+
+
+def made_probes(path: Path) -> Any:
+    """Return what made a file of probes; raise DeltapError if it cannot be read."""
+    with _opened(path) as file:
+        return json.loads(file.metadata()["deltap"]).get("provenance")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        if not checksum.check(path):
+            raise ValueError("it has no checksum")
+        with safe_open(path, "np") as file:
+            yield file
+    except FileNotFoundError:
+        raise DeltapError(f"{path}: no such file") from None
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from None
 
 
 def reference_layer(layers: Sequence[int], aurocs: Sequence[float]) -> int:

@@ -8,8 +8,8 @@ from typing import Any
 
 from deltap import __version__
 from deltap.code import code_digest
-from deltap.errors import DeltapError
 from deltap.files import digest
+from deltap.mixed import refuse_mixed
 from deltap.tables import read_metadata
 
 # The libraries that numbers may depend on.
@@ -49,22 +49,12 @@ def provenance(script: str | Path, settings: Any, **facts: Any) -> dict[str, Any
 
 def same_origin(paths: Sequence[Path]) -> Any:
     """Return what made the tables; raise DeltapError that names the difference where it is not the same for all."""
-    first, *others = [read_metadata(path).get("provenance") for path in paths]
+    first, *others = [made(path) for path in paths]
     for path, other in zip(paths[1:], others, strict=True):
-        if different := _differences(first, other):
-            raise DeltapError(
-                f"{paths[0]} and {path} were not made by the same run: {'; '.join(different)}; "
-                "compute the older one again"
-            )
+        refuse_mixed(paths[0], path, first, other)
     return first
 
 
-def _differences(one: Any, other: Any, key: str = "") -> list[str]:
-    """Return one line per key in which two provenances differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return [
-            line
-            for name in sorted(one.keys() | other.keys())
-            for line in _differences(one.get(name), other.get(name), f"{key}.{name}" if key else name)
-        ]
-    return [] if one == other else [f"{key or 'provenance'} is {one!r} and {other!r}"]
+def made(path: Path) -> Any:
+    """Return what made a table, None where it does not say."""
+    return read_metadata(path).get("provenance")

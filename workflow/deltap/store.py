@@ -6,6 +6,7 @@ there, and a job that was killed finds the chunks that it had finished.
 """
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -16,10 +17,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from deltap import ranks
+from deltap import checksum, ranks
+from deltap.checksum import damaged
 from deltap.errors import DeltapError
 from deltap.files import digest, whole
 from deltap.lock import locked
+
+logger = logging.getLogger("deltap")
 
 
 class Store:
@@ -49,8 +53,21 @@ class Store:
             save_file(
                 {name: tensor.contiguous() for name, tensor in tensors.items()},
                 temporary,
-                {"rows": json.dumps(rows, sort_keys=True)},
+                {"rows": json.dumps(rows, sort_keys=True), "checksum": checksum.BLANK},
             )
+            checksum.seal(temporary)
+
+    def has(self, path: Path) -> bool:
+        """Tell whether a chunk is there; one that is damaged counts as missing, and is said to be."""
+        if not path.exists():
+            return False
+        try:
+            with _open(path):
+                return True
+        except DeltapError as error:
+            logger.warning("%s", error)
+            logger.warning("chunk %s is computed again", path.stem)
+            return False
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -81,7 +98,11 @@ class StoredTensor:
 @contextmanager
 def _open(path: Path) -> Iterator[Any]:
     try:
+        if not checksum.check(path):
+            raise ValueError("it has no checksum")
         with safe_open(path, "pt") as file:
             yield file
+    except FileNotFoundError:
+        raise DeltapError(f"{path}: no such chunk; start the job again") from None
     except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
-        raise DeltapError(f"{path}: damaged chunk ({error}); delete it and start the job again") from None
+        raise damaged(path, error) from None

@@ -6,12 +6,15 @@ made it, and the labels that figures show, as JSON in its metadata (key ``deltap
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltap import checksum
+from deltap.checksum import damaged
 from deltap.errors import DeltapError
 from deltap.files import whole
 
@@ -318,9 +321,12 @@ def write_table(path: str | Path, rows: pa.Table | Iterable[dict[str, Any]], sch
 def write_batches(path: str | Path, tables: Iterable[pa.Table], schema: pa.Schema, metadata: dict) -> None:
     """Write tables one after another into one whole Parquet file, without holding them together in memory."""
     schema = schema.with_metadata({METADATA_KEY: json.dumps(metadata, sort_keys=True).encode()})
-    with whole(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        for table in tables:
-            writer.write_table(table.select(schema.names).cast(schema))
+    with whole(path) as temporary:
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for table in tables:
+                writer.write_table(table.select(schema.names).cast(schema))
+            writer.add_key_value_metadata({"checksum": checksum.BLANK})
+        checksum.seal(temporary)
 
 
 def _table(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> pa.Table:
@@ -333,20 +339,32 @@ def read_table(path: str | Path, schema: pa.Schema, columns: list[str] | None = 
     Raises DeltapError that names the file when it cannot be read, or lacks a column, or has one of another type.
     """
     check_schema(path, schema)
-    return pq.read_table(path, columns=columns)
+    with _refusing(path):
+        return pq.read_table(path, columns=columns)
 
 
 def iterate_table(path: str | Path, schema: pa.Schema, columns: list[str] | None = None) -> Iterator[pa.Table]:
     """Yield the row groups of a table one by one, after the check of `read_table`."""
     check_schema(path, schema)
-    with pq.ParquetFile(path) as file:
-        for index in range(file.num_row_groups):
-            yield file.read_row_group(index, columns=columns)
+    with _refusing(path), pq.ParquetFile(path) as file:
+        number = file.num_row_groups
+    for index in range(number):
+        # Whatever goes wrong outside, while a group is in use, is not the file's fault.
+        with _refusing(path), pq.ParquetFile(path) as file:
+            group = file.read_row_group(index, columns=columns)
+        yield group
 
 
 def read_metadata(path: str | Path) -> dict[str, Any]:
     """Return the ``deltap`` metadata of a Parquet file, or an empty mapping where there is none."""
-    return json.loads((_read_schema(path).metadata or {}).get(METADATA_KEY, b"{}"))
+    text = (_read_schema(path).metadata or {}).get(METADATA_KEY, b"{}")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"its metadata are not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise damaged(path, "its metadata are no mapping")
+    return value
 
 
 def read_columns(path: str | Path) -> list[str]:
@@ -355,12 +373,23 @@ def read_columns(path: str | Path) -> list[str]:
 
 
 def _read_schema(path: str | Path) -> pa.Schema:
+    with _refusing(path):
+        sealed = checksum.check(path)
+        schema = pq.read_schema(path)
+    if METADATA_KEY in (schema.metadata or {}) and not sealed:
+        raise damaged(path, "it has no checksum")
+    return schema
+
+
+@contextmanager
+def _refusing(path: str | Path) -> Iterator[None]:
+    """Say by the file's name that it cannot be read."""
     try:
-        return pq.read_schema(path)
+        yield
     except FileNotFoundError:
         raise DeltapError(f"{path}: no such table") from None
-    except (OSError, pa.ArrowInvalid) as error:
-        raise DeltapError(f"{path}: not a readable Parquet file ({error}); delete it and run snakemake again") from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise damaged(path, f"not a readable Parquet file: {error}") from None
 
 
 def check_schema(path: str | Path, schema: pa.Schema) -> None:

@@ -5,6 +5,7 @@ Reading needs no torch, which takes seconds to import: the jobs that read are sh
 
 import json
 import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -12,8 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from deltap import checksum
+from deltap.checksum import damaged
 from deltap.errors import DeltapError
 from deltap.files import whole
+from deltap.mixed import refuse_mixed
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +26,8 @@ _NAME = "activations"
 _DTYPES = {"torch.float32": "F32", "torch.float16": "F16", "torch.bfloat16": "BF16"}
 # NumPy has no bfloat16: its bits are the upper half of a float32's.
 _STORED: dict[str, np.dtype] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+_NO_LAYERS = "--------"
+"""Stands for a layer's checksum while a file is being written."""
 _AT_ONCE = 64_000_000
 """Bytes that are held in memory while a file is put together."""
 
@@ -52,7 +58,11 @@ def write_activations(path: Path, parts: Sequence[Part], metadata: dict[str, Any
     kind = parts[0][:1].dtype
     per_layer = samples * hidden * kind.itemsize
     frame: dict[str, Any] = {
-        "__metadata__": {"deltap": json.dumps(metadata, sort_keys=True)},
+        "__metadata__": {
+            "deltap": json.dumps(metadata, sort_keys=True),
+            "checksum": checksum.BLANK,
+            "layers": _NO_LAYERS * layers,
+        },
         _NAME: {
             "dtype": _DTYPES[str(kind)],
             "shape": [layers, samples, hidden],
@@ -62,11 +72,18 @@ def write_activations(path: Path, parts: Sequence[Part], metadata: dict[str, Any
     header = json.dumps(frame).encode()
     header += b" " * (-len(header) % 8)
     at_once = max(1, _AT_ONCE // max(1, per_layer))
-    with whole(path) as temporary, temporary.open("wb") as out:
-        out.write(struct.pack("<Q", len(header)) + header)
-        for first in range(0, layers, at_once):
-            block = torch.cat([part[first : first + at_once] for part in parts], dim=1)
-            out.write(block.contiguous().view(torch.uint8).numpy().data)
+    with whole(path) as temporary:
+        checksums = []
+        with temporary.open("wb") as out:
+            out.write(struct.pack("<Q", len(header)) + header)
+            for first in range(0, layers, at_once):
+                block = torch.cat([part[first : first + at_once] for part in parts], dim=1)
+                for layer in block.contiguous().view(torch.uint8).numpy():
+                    checksums.append(f"{zlib.crc32(layer.data):08x}")
+                    out.write(layer.data)
+            out.seek(8 + header.rindex((_NO_LAYERS * layers).encode()))
+            out.write("".join(checksums).encode())
+        checksum.seal(temporary, whole=False)
 
 
 class _Stored(NamedTuple):
@@ -78,6 +95,10 @@ class _Stored(NamedTuple):
     dtype: str
     start: int
     """The byte at which they begin."""
+    checksums: tuple[int, ...]
+    """CRC-32 of each layer's bytes."""
+    provenance: Any
+    """What made them."""
 
 
 class ActivationFiles:
@@ -96,6 +117,11 @@ class ActivationFiles:
                     f"{path}: {stored.layers} layers of {stored.hidden}, but {self._paths[0]}: {first.layers} of "
                     f"{first.hidden}; the shards are of different models: delete them and run snakemake again"
                 )
+            refuse_mixed(self._paths[0], path, first.provenance, stored.provenance)
+        self.first_path = self._paths[0]
+        """The first shard's file, for messages."""
+        self.provenance = first.provenance
+        """What made the files, of all shards the same."""
         self.dtype = first.dtype
         """As safetensors names it, such as ``BF16``."""
         self.layers, self.hidden = first.layers, first.hidden
@@ -114,27 +140,39 @@ class ActivationFiles:
         for path, stored in zip(self._paths, self._stored, strict=True):
             kind, count = _STORED[stored.dtype], stored.samples * stored.hidden
             values = np.fromfile(path, kind, count, offset=stored.start + index * count * kind.itemsize)
+            if zlib.crc32(values.data) != stored.checksums[index]:
+                raise damaged(path, f"layer {index} has another checksum")
             if stored.dtype == "BF16":
                 bits = values.astype("<u4")
                 bits <<= 16
                 values = bits.view("<f4")
-            parts.append(values.astype(np.float32, copy=False).reshape(stored.samples, stored.hidden))
+            values = values.astype(np.float32, copy=False).reshape(stored.samples, stored.hidden)
+            if not np.isfinite(values).all():
+                raise damaged(path, f"NaN or infinity in layer {index}")
+            parts.append(values)
         return np.concatenate(parts)
 
 
 def _stored(path: Path) -> _Stored:
     try:
+        sealed = checksum.check(path, whole=False)
         with safe_open(path, "np") as file:
             part = file.get_slice(_NAME)
             layers, samples, hidden = part.get_shape()
             dtype = part.get_dtype()
+            metadata = file.metadata() or {}
         with path.open("rb") as stream:
             (header,) = struct.unpack("<Q", stream.read(8))
+        digits = metadata.get("layers", "")
+        checksums = tuple(int(digits[start : start + 8], 16) for start in range(0, len(digits), 8))
+        if not sealed or len(checksums) != layers or dtype not in _STORED:
+            raise ValueError("it has no checksums")
+        provenance = json.loads(metadata["deltap"]).get("provenance")
     except FileNotFoundError:
         raise DeltapError(f"{path}: no such file") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise DeltapError(f"{path}: damaged activations ({error}); delete the file and run snakemake again") from None
-    return _Stored(layers, samples, hidden, dtype, start=8 + header)
+    except (SafetensorError, OSError, ValueError, KeyError, AttributeError, struct.error) as error:
+        raise damaged(path, error) from None
+    return _Stored(layers, samples, hidden, dtype, 8 + header, checksums, provenance)
 
 
 def activation_files(paths: Sequence[Path], name: str, site: str, position: str) -> ActivationFiles:

@@ -1,6 +1,8 @@
 """The figure of ΔP against layer for a browser: one HTML file with everything in it, which opens offline."""
 
+import json
 from html import escape
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -39,9 +41,17 @@ def page(
         inline=True,
         embed_options={"renderer": "svg", "actions": {"export": True, "source": False, "compiled": False,
                                                       "editor": False}},
+        json_kwds={"cls": _InScript},
     )  # fmt: skip
     head = f'<title>ΔP against layer</title>\n  <meta name="description" content="{escape(description)}">'
     return html.replace("<head>", f"<head>\n  {head}", 1)
+
+
+class _InScript(json.JSONEncoder):
+    """JSON that cannot end the script element that it stands in, whatever a table from elsewhere calls its models."""
+
+    def encode(self, o: Any) -> str:
+        return super().encode(o).replace("<", "\\u003c")
 
 
 def _chart(summary: pd.DataFrame, entry: DeltaPFigure, labels: Labels, notice: str | None) -> alt.HConcatChart:

@@ -171,9 +171,12 @@ def read_labels(paths: Sequence[str | Path]) -> dict[str, dict[str, str]]:
     labels: dict[str, dict[str, str]] = {"model": {}, "dataset": {}}
     for path in paths:
         found = read_metadata(path).get("labels", {})
-        for kind, known in labels.items():
-            for slug, label in found.get(kind, []):
-                known.setdefault(slug, label)
+        try:
+            for kind, known in labels.items():
+                for slug, label in found.get(kind, []):
+                    known.setdefault(str(slug), str(label))
+        except (AttributeError, TypeError, ValueError):
+            raise DeltapError(f"{path}: the labels in its metadata are no pairs of name and label") from None
     return labels
 
 

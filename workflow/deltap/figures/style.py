@@ -72,6 +72,7 @@ _RC = {
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "deltap",
+    "text.parse_math": False,  # a label is text, dollars included
 }
 
 

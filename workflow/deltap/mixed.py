@@ -1,0 +1,49 @@
+"""Files that belong together have to be made together: by the same model, settings, libraries and code.
+
+What made a file is its provenance (see `deltap.provenance`), a JSON value that holds those of its inputs. Other comments
+or another layout of the code make no difference, for its digest does not see them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from deltap.errors import DeltapError
+
+_SHOWN = 4  # differences that a message names
+
+
+def refuse_mixed(one: Path, other: Path, made_one: Any, made_other: Any) -> None:
+    """Raise DeltapError that names the differences where two files of one series were not made by the same run."""
+    if different := differences(made_one, made_other):
+        raise DeltapError(f"{one} and {other} were not made by the same run: {_told(different, made_other)}")
+
+
+def refuse_other_source(path: Path, made_by: Any, source: Path, made_source: Any) -> None:
+    """Raise DeltapError where the file ``path`` was made from another ``source`` than the one that is there now.
+
+    ``made_by`` and ``made_source`` are what made the two.
+    """
+    inputs = made_by.get("inputs") if isinstance(made_by, dict) else None
+    if different := differences(inputs, made_source):
+        raise DeltapError(f"{path} was not made from {source} as it is now: {_told(different, made_by)}")
+
+
+def _told(different: list[str], made_by: Any) -> str:
+    more = f" and {len(different) - _SHOWN} more" if len(different) > _SHOWN else ""
+    stage = made_by.get("stage") if isinstance(made_by, dict) else None
+    return (
+        f"{'; '.join(different[:_SHOWN])}{more}. Make them again: snakemake --forcerun {stage or 'RULE'}, with the run's "
+        "--configfile"
+    )
+
+
+def differences(one: Any, other: Any, key: str = "") -> list[str]:
+    """Return one line for each key in which two provenances differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = sorted((one.keys() | other.keys()) - {"settings_digest"})  # the settings say it better
+        return [
+            line
+            for name in names
+            for line in differences(one.get(name), other.get(name), f"{key}.{name}" if key else name)
+        ]
+    return [] if one == other else [f"{key or 'provenance'} is {one!r} and {other!r}"]
