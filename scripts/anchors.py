@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from deltap import cli
 from deltap.anchors import anchors
-from deltap.mixed import refuse_mixed, refuse_other_source
-from deltap.probe import made_probes, read_probes, reference_layer
+from deltap.mixed import refuse_other_source
+from deltap.probe import check_made_together, read_probes, reference_layer
 from deltap.provenance import made, provenance
 from deltap.samples import by_split, probe_samples
 from deltap.tables import ANCHORS, PROBES, read_table, write_table
@@ -22,9 +22,8 @@ def main(options: argparse.Namespace) -> None:
     test = by_split(samples)["test"]
     if not len(test["question_id"]):
         cli.logger.warning("%s: no test sample is left, and so no curve; ask more questions", options.labels)
-    probes, made_by = read_probes(options.probes), made_probes(options.probes)
-    refuse_mixed(options.scores, options.probes, made(options.scores), made_by)
-    refuse_other_source(options.probes, made_by, options.labels, samples.provenance)
+    check_made_together(options.labels, options.scores, options.probes)
+    probes = read_probes(options.probes)
     scores = [row for row in read_table(options.scores, PROBES).to_pylist() if row["split"] == "validation"]
 
     parts = [ANCHORS.empty_table()]

@@ -11,6 +11,8 @@ from deltap.controls.estimates import rows
 from deltap.controls.findings import findings
 from deltap.controls.measured import read_measured
 from deltap.controls.probabilities import probabilities
+from deltap.mixed import refuse_other_source
+from deltap.probe import check_made_together
 from deltap.provenance import provenance
 from deltap.samples import probe_samples
 from deltap.settings import ControlsStage
@@ -22,6 +24,7 @@ def main(options: argparse.Namespace) -> None:
     stage = cli.settings(ControlsStage, options.settings)
     settings = stage.controls
     samples = probe_samples(options.labels)
+    check_made_together(options.labels, options.scores, options.probes)
     constants = {**samples.constants, "site": settings.site, "position": settings.position}
     tables = [DELTA_P.empty_table()]
     statistics = CONTROLS.empty_table()
@@ -36,6 +39,8 @@ def main(options: argparse.Namespace) -> None:
         interventions=options.interventions,
         cuts=options.cuts,
     )
+    for files in (measured.clean, measured.knockout) if measured else ():
+        refuse_other_source(options.labels, samples.provenance, files.first_path, files.provenance)
     if measured is None:
         cli.logger.warning("%s, %s: no probes, and so no controls", settings.site, settings.position)
     else:

@@ -16,9 +16,9 @@ PIECES = (
     "👩‍👩‍👧", "🇿🇦", "東京", "ประเทศไทย", "مصر", "की", "\ufffd", "\ufffe", "\U0010ffff", "\ue000\ue001\ue002", "\ue001",
     # Markers of chat templates and end tokens, which are data in a question; separators of the few-shot prompt.
     "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|begin|>", "<|end|>", "<|user|>", "<|assistant|>", "<s>", "</s>",
-    "<unk>", "[INST]", "[/INST]", "<think>", "</think>", "<|eot_id|>", "<0x0A>", "\n\nQuestion: ", "\nAnswer:", "Answer: ",
+    "<unk>", "[INST]", "[/INST]", "<think>", "</think>", "<|eot_id|>", "<0x0A>", "\n\nQuestion: ", "\nAnswer:",
     # Syntax of what texts are put into.
-    "{question}", "{", "}", "{{ bos_token }}", "{% raw %}", "%s", "\\", "\"", "'", "`", "$(touch x)", "; rm -rf x", "../../x",
+    "{question}", "{", "}", "{{ bos_token }}", "{% raw %}", "%s", "\\", "\"", "'", "`", "$(touch x)", "; rm -rf x", "../",
     "|", "<script>", "*", "_", "#", ",", "\\n", "[", "]", "null", "NaN", "yes",
 )  # fmt: skip
 """Of texts."""

@@ -84,7 +84,8 @@ def test_any_file_of_rows_gives_a_table_that_can_be_read_back(form, odd, tmp_pat
     try:
         table, counts = question_table(stage(path, yes_no=False))
     except DeltapError as error:
-        assert "two questions have the id" in str(error)
+        if "two questions have the id" not in str(error):
+            raise
         str(error).encode()
         return
     assert counts["rows"] == len(every)
@@ -134,7 +135,8 @@ def test_normalised_text_is_its_own_and_nothing_is_found_by_an_empty_phrase(text
     words = normalise(text)
     assert normalise(words) == words
     assert words == " ".join(words.split())
-    assert not contains(text, "") and (contains(text, text) or not words)
+    assert not contains(text, "")
+    assert contains(text, text) or not words
     if contains(text, phrase):
         assert normalise(phrase) in words
 

@@ -1,7 +1,7 @@
 """Files that know their own checksum, so that a damaged one is refused instead of read.
 
-A file's frame (Parquet's footer, safetensors' header) holds `BLANK` when it is written. `seal` then puts the CRC-32 of
-all bytes there, computed with the blank in its place; `check` computes it again. This finds every flipped byte, and
+The CRC-32 of all bytes, with zeros in its own place, stands in the header of a safetensors file, which holds `BLANK`
+when it is written, and before the footer of a Parquet file, where no reader looks. This finds every flipped byte, and
 nothing that somebody changes on purpose.
 """
 
@@ -11,13 +11,13 @@ import struct
 import zlib
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from deltap.errors import DeltapError
 
 _MARK, _ZEROS = b"deltap-crc32:", b"00000000"
 BLANK = (_MARK + _ZEROS).decode()
-"""What a file's frame has to hold, once, when it is written."""
+"""What the header of a safetensors file has to hold, once, when it is written."""
 _SEAL = re.compile(re.escape(_MARK) + rb"([0-9a-f]{8})")
 _BLOCK = 1 << 22
 _PARQUET = b"PAR1"
@@ -32,16 +32,22 @@ def damaged(path: str | Path, why: object) -> DeltapError:
 
 
 def seal(path: Path, whole: bool = True) -> None:
-    """Put the checksum of a file that is just written into it; with ``whole`` false, of its frame only.
+    """Put the checksum of a file that is just written into it; with ``whole`` false, of its header only.
 
-    That is for safetensors files, whose data have checksums of their own.
+    That is for safetensors files whose data have checksums of their own.
     """
     with path.open("r+b") as file:
-        start, end = _frame(file)
-        place = _place(file, start, end)
+        frame = _frame(file)
+        if frame.parquet:
+            file.seek(frame.start)
+            footer = file.read()
+            file.seek(frame.start)
+            file.write(BLANK.encode() + footer)
+            frame = _frame(file)
+        place = _place(file, frame)
         if place is None:
             raise ValueError(f"{path} holds no place for its checksum")
-        found = _crc(file, place, None if whole else end)
+        found = _crc(file, place, None if whole else frame.end)
         file.seek(place)
         file.write(b"%08x" % found)
 
@@ -49,7 +55,8 @@ def seal(path: Path, whole: bool = True) -> None:
 def check(path: str | Path, whole: bool = True) -> bool:
     """Raise DeltapError if a file is not what was sealed; return whether it has a seal at all.
 
-    A file that this process has checked already is not read again, unless it was written since.
+    A table that somebody else wrote has none. A file that this process has checked already is not read again, unless it
+    was written since.
     """
     path = Path(path)
     state = path.stat()
@@ -60,40 +67,57 @@ def check(path: str | Path, whole: bool = True) -> bool:
 def _checked(path: Path, whole: bool, state: tuple[int, int, int]) -> bool:
     with path.open("rb") as file:
         try:
-            start, end = _frame(file)
+            frame = _frame(file)
+            place = _place(file, frame)
         except (struct.error, ValueError) as error:
             raise damaged(path, error) from None
-        place = _place(file, start, end)
         if place is None:
             return False
         file.seek(place)
-        if int(file.read(len(_ZEROS)), 16) != _crc(file, place, None if whole else end):
+        if file.read(len(_ZEROS)) != b"%08x" % _crc(file, place, None if whole else frame.end):
             raise damaged(path, "its checksum is another one")
     return True
 
 
-def _frame(file: BinaryIO) -> tuple[int, int]:
-    """Return where the part of a file begins and ends that describes the rest; ValueError where there is none."""
+class _Frame(NamedTuple):
+    """The part of a file that describes the rest."""
+
+    start: int
+    end: int
+    parquet: bool
+
+
+def _frame(file: BinaryIO) -> _Frame:
+    """Return where a Parquet file's footer is, or a safetensors file's header; ValueError where there is none."""
     size = file.seek(0, 2)
+    file.seek(0)
+    first = file.read(8)
     file.seek(max(0, size - 8))
     tail = file.read(8)
-    if tail[4:] == _PARQUET:
+    if first[:4] == _PARQUET or tail[4:] == _PARQUET:
         (length,) = struct.unpack("<I", tail[:4])
-        if length + 12 > size:
-            raise ValueError("its footer is longer than the file")
-        return size - 8 - length, size
-    file.seek(0)
-    (length,) = struct.unpack("<Q", file.read(8))
+        if first[:4] != tail[4:] or length + 12 > size:
+            raise ValueError("it does not end as it begins: it was cut off")
+        return _Frame(size - 8 - length, size, True)
+    (length,) = struct.unpack("<Q", first)
     if length + 8 > size:
         raise ValueError("its header is longer than the file")
-    return 0, 8 + length
+    return _Frame(0, 8 + length, False)
 
 
-def _place(file: BinaryIO, start: int, end: int) -> int | None:
-    """Return where in a frame the digits of the checksum stand."""
-    file.seek(start)
-    found = list(_SEAL.finditer(file.read(end - start)))
-    return start + found[-1].start(1) if found else None
+def _place(file: BinaryIO, frame: _Frame) -> int | None:
+    """Return where the digits of the checksum stand, None where there are none; ValueError where they were there."""
+    if frame.parquet:
+        start = max(4, frame.start - len(BLANK))
+        file.seek(start)
+        found = file.read(len(_MARK))
+        same = sum(a == b for a, b in zip(found, _MARK, strict=False))
+        if len(_MARK) // 2 < same < len(_MARK):
+            raise ValueError("its checksum cannot be read")
+        return start + len(_MARK) if same == len(_MARK) else None
+    file.seek(frame.start)
+    match = _SEAL.search(file.read(frame.end - frame.start))
+    return match.start(1) if match else None
 
 
 def _crc(file: BinaryIO, place: int, end: int | None) -> int:

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from deltap.errors import DeltapError
-from deltap.files import file_sha256, write_json
+from deltap.files import digest, file_sha256, write_json
 
 MANIFEST = "manifest.json"
 """The manifest's name in its folder; it is written last, so that where it is, everything else is too."""
@@ -52,7 +53,7 @@ def described(paths: Iterable[Path]) -> tuple[File, ...]:
 def write_manifest(directory: Path, source: dict[str, Any], revision: str, files: Iterable[File]) -> None:
     """Write the manifest of ``directory``."""
     value = {"source": source, "revision": revision, "files": [file._asdict() for file in files]}
-    write_json(directory / MANIFEST, value)
+    write_json(directory / MANIFEST, {**value, "digest": digest(value)})
 
 
 def read_manifest(directory: Path, source: dict[str, Any] | None = None) -> Manifest | None:
@@ -63,11 +64,14 @@ def read_manifest(directory: Path, source: dict[str, Any] | None = None) -> Mani
     path = directory / MANIFEST
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
+        written = value.pop("digest", None)
+        if value.keys() != {"source", "revision", "files"} or written not in (None, digest(value)):
+            raise ValueError("its digest is another one")
         found = Manifest(value["source"], value["revision"], tuple(File(**file) for file in value["files"]))
         return found if source in (None, found.source) else None
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DeltapError(f"{path}: not a manifest ({error!r}); delete it and {FETCH}") from None
 
 
@@ -78,6 +82,20 @@ def check_files(manifest: Manifest, directory: Path) -> None:
         if not path.is_file() or path.stat().st_size != file.size:
             what = "changed since it was fetched" if path.is_file() else "missing, though the manifest names it"
             raise DeltapError(f"{path}: {what}; {FETCH_AGAIN}")
+
+
+def verify(manifest: Manifest, directory: Path) -> None:
+    """Raise DeltapError where a file of the manifest is not the one that was fetched, which means reading all of it."""
+    check_files(manifest, directory)
+
+    def other(file: File) -> bool:
+        return file_sha256(directory / file.name) != file.sha256
+
+    # hashlib leaves the other cores to others; a large model is many files.
+    with ThreadPoolExecutor(4) as pool:
+        for file, wrong in zip(manifest.files, pool.map(other, manifest.files), strict=True):
+            if wrong:
+                raise DeltapError(f"{directory / file.name}: damaged since it was fetched; delete it and {FETCH_AGAIN}")
 
 
 def is_whole(manifest: Manifest, directory: Path) -> bool:

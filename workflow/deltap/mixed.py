@@ -1,7 +1,7 @@
 """Files that belong together have to be made together: by the same model, settings, libraries and code.
 
-What made a file is its provenance (see `deltap.provenance`), a JSON value that holds those of its inputs. Other comments
-or another layout of the code make no difference, for its digest does not see them.
+What made a file is its provenance (see `deltap.provenance`), a JSON value that holds those of its inputs. Other
+comments or another layout of the code make no difference, for its digest does not see them.
 """
 
 from pathlib import Path
@@ -21,10 +21,11 @@ def refuse_mixed(one: Path, other: Path, made_one: Any, made_other: Any) -> None
 def refuse_other_source(path: Path, made_by: Any, source: Path, made_source: Any) -> None:
     """Raise DeltapError where the file ``path`` was made from another ``source`` than the one that is there now.
 
-    ``made_by`` and ``made_source`` are what made the two.
+    ``made_by`` and ``made_source`` are what made the two; a file from elsewhere, which does not say it, is let pass.
     """
-    inputs = made_by.get("inputs") if isinstance(made_by, dict) else None
-    if different := differences(inputs, made_source):
+    if not isinstance(made_by, dict) or made_source is None:
+        return
+    if different := differences(made_by.get("inputs"), made_source):
         raise DeltapError(f"{path} was not made from {source} as it is now: {_told(different, made_by)}")
 
 
@@ -32,8 +33,8 @@ def _told(different: list[str], made_by: Any) -> str:
     more = f" and {len(different) - _SHOWN} more" if len(different) > _SHOWN else ""
     stage = made_by.get("stage") if isinstance(made_by, dict) else None
     return (
-        f"{'; '.join(different[:_SHOWN])}{more}. Make them again: snakemake --forcerun {stage or 'RULE'}, with the run's "
-        "--configfile"
+        f"{'; '.join(different[:_SHOWN])}{more}. Make them again: snakemake --forcerun {stage or 'RULE'}, with the "
+        "run's --configfile"
     )
 
 

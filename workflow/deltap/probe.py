@@ -16,6 +16,8 @@ from deltap import checksum
 from deltap.checksum import damaged
 from deltap.errors import DeltapError
 from deltap.files import whole
+from deltap.mixed import refuse_mixed, refuse_other_source
+from deltap.provenance import made
 
 Arrays = dict[str, np.ndarray]
 
@@ -80,6 +82,13 @@ def made_probes(path: Path) -> Any:
     """Return what made a file of probes; raise DeltapError if it cannot be read."""
     with _opened(path) as file:
         return json.loads(file.metadata()["deltap"]).get("provenance")
+
+
+def check_made_together(labels: Path, scores: Path, probes: Path) -> None:
+    """Raise DeltapError where probes and scores were not trained together, or not on the labels as they are now."""
+    made_by = made_probes(probes)
+    refuse_mixed(scores, probes, made(scores), made_by)
+    refuse_other_source(probes, made_by, labels, made(labels))
 
 
 @contextmanager

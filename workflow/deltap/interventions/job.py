@@ -278,7 +278,7 @@ def run_shard(
             chosen = [sample for sample in samples if kind == "cuts" or sample.windows or sample.heads]
             depends = [job.depends_on(sample, kind) for sample in chosen]
             path = store.path({**identity, "stage": f"interventions, {kind}", "settings": by[kind], "samples": depends})
-            if path.exists():
+            if store.has(path):
                 logger.info("chunk %s is finished already", path.stem)
                 progress(_steps(job, [sample.question_id for sample in chosen], windows, heads)[kind])
             else:

@@ -33,7 +33,8 @@ class Cached:
             portion = waiting[start : start + _PORTION]
             replies = self._replier.replies(task, [text for _, text in portion], progress)
             for (path, text), reply in zip(portion, replies, strict=True):
-                write_json(path, {"model": self.identity(), "text": task.message(text), "reply": reply})
+                kept = {"model": self.identity(), "text": task.message(text), "reply": reply}
+                write_json(path, {**kept, "digest": digest(kept)})
                 found[path] = reply
         return [found[path] for path in paths]
 
@@ -43,8 +44,11 @@ class Cached:
 
 
 def _read(path: Path) -> str | None:
-    """Return a kept reply; None where there is none, or none that can be read (it is asked for again)."""
+    """Return a kept reply; None where there is none, or none that can be trusted (it is asked for again)."""
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["reply"])
-    except (OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        written = kept.pop("digest", None)
+        whole = kept.keys() == {"model", "text", "reply"} and written in (None, digest(kept))
+        return str(kept["reply"]) if whole else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -19,6 +19,7 @@ from transformers import (
 
 from deltap import ranks
 from deltap.errors import DeltapError
+from deltap.manifest import read_manifest, verify
 from deltap.models.directory import check_model_directory
 from deltap.models.engine import Engine
 from deltap.models.engines import auto_tp, device_map, single, tensor_plan
@@ -51,6 +52,8 @@ def load(directory: Path, entry: ModelSettings) -> tuple[Any, Engine]:
     or the architecture has something that knockout cannot cut.
     """
     check_model_directory(directory)
+    if ranks.here().first and (manifest := read_manifest(directory)):
+        verify(manifest, directory)
     trusted = entry.trust_remote_code
     if trusted:
         code = ", ".join(sorted(path.name for path in directory.glob("*.py")))
@@ -202,8 +205,8 @@ def _code(directory: Path) -> str:
     if not names:
         return ""
     return (
-        f"; its own code ({', '.join(names)}) is not run unless the model's entry says trust_remote_code: true, which is "
-        "for code that you have read"
+        f"; its own code ({', '.join(names)}) is not run unless the model's entry says trust_remote_code: true, which "
+        "is for code that you have read"
     )
 
 
