@@ -60,7 +60,8 @@ def write_probes(path: Path, probes: dict[tuple[str, str, int], Probe], metadata
         for name, array in probe.arrays().items()
     }
     with whole(path) as temporary:
-        save_file(arrays, temporary, {"deltap": json.dumps(metadata, sort_keys=True), "checksum": checksum.BLANK})
+        # One key, for the library writes several in any order.
+        save_file(arrays, temporary, {"deltap": json.dumps({**metadata, "checksum": checksum.BLANK}, sort_keys=True)})
         checksum.seal(temporary)
 
 

@@ -53,7 +53,8 @@ class Store:
             save_file(
                 {name: tensor.contiguous() for name, tensor in tensors.items()},
                 temporary,
-                {"rows": json.dumps(rows, sort_keys=True), "checksum": checksum.BLANK},
+                # One key, for the library writes several in any order.
+                {"deltap": json.dumps({"rows": rows, "checksum": checksum.BLANK}, sort_keys=True)},
             )
             checksum.seal(temporary)
 
@@ -73,7 +74,7 @@ class Store:
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a chunk's answers."""
     with _open(path) as file:
-        return json.loads(file.metadata()["rows"])
+        return json.loads(file.metadata()["deltap"])["rows"]
 
 
 @dataclass(frozen=True)
