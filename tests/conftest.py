@@ -35,6 +35,14 @@ def tokenizer():
 
 
 @pytest.fixture(scope="session")
+def whole_run(tmp_path_factory):
+    """Every stage's files, of a tiny model; tests that change them take a copy."""
+    import stages
+
+    return stages.all_stages(tmp_path_factory.mktemp("stages"))
+
+
+@pytest.fixture(scope="session")
 def browser():
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         pytest.skip("needs chromium and chromedriver (Debian: apt-get install chromium chromium-driver)")

@@ -40,9 +40,9 @@ from deltap.tensors import ActivationFiles
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def made(whole_run):
     """A whole run, which no test changes."""
-    return stages.all_stages(tmp_path_factory.mktemp("run"))
+    return whole_run
 
 
 @pytest.fixture

@@ -26,11 +26,13 @@ Places = Callable[[int, list[int]], Sequence[int]]
 """For a prompt (its index) and its answer: the positions, in both together, whose activations are wanted."""
 
 
-class NotFinite(Exception):
+class NotFinite(DeltapError):
     """The logits of a prompt are NaN or infinite, so that its answer would mean nothing."""
 
     def __init__(self, prompt: int) -> None:
-        super().__init__(f"NaN or infinity in the logits of prompt {prompt}")
+        super().__init__(
+            f"NaN or infinity in the logits of prompt {prompt}; try 'dtype: bfloat16' or 'float32' for the model"
+        )
         self.prompt = prompt
         """Index of the prompt."""
 
