@@ -18,8 +18,8 @@ PIECES = (
     "<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|begin|>", "<|end|>", "<|user|>", "<|assistant|>", "<s>", "</s>",
     "<unk>", "[INST]", "[/INST]", "<think>", "</think>", "<|eot_id|>", "<0x0A>", "\n\nQuestion: ", "\nAnswer:",
     # Syntax of what texts are put into.
-    "{question}", "{", "}", "{{ bos_token }}", "{% raw %}", "%s", "\\", "\"", "'", "`", "$(touch x)", "; rm -rf x", "../",
-    "|", "<script>", "*", "_", "#", ",", "\\n", "[", "]", "null", "NaN", "yes",
+    "{question}", "{", "}", "{{ bos_token }}", "{% raw %}", "%s", "\\", "\"", "'", "$(touch x)", "; rm -rf x",
+    "../", "|", "<script>", "*", "_", "#", ",", "\\n", "[", "]", "null", "NaN", "yes",
 )  # fmt: skip
 """Of texts."""
 WORDS = ("What is the capital of ", "France", "Who wrote ", "Hamlet", "?", " ", "Paris", "1603", "St. ", "of", "the ")

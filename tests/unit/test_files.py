@@ -79,7 +79,7 @@ def test_tables_that_are_not_there_or_not_parquet_are_refused_by_name(tmp_path):
     with pytest.raises(DeltapError, match="no such table"):
         read_table(tmp_path / "none.parquet", SUMMARY)
     (tmp_path / "text.parquet").write_text("hello")
-    with pytest.raises(DeltapError, match="text.parquet: damaged"):
+    with pytest.raises(DeltapError, match=r"text\.parquet: damaged"):
         read_table(tmp_path / "text.parquet", SUMMARY)
 
 

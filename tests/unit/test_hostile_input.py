@@ -190,8 +190,11 @@ def test_code_is_never_downloaded():
         assert not is_weights(name)
 
 
-@pytest.mark.parametrize("source", [{"hub": "../../etc"}, {"hub": "..", "revision": "/../x"}, {"path": "/x/../y;z.gguf"},
-                                    {"wheel": "../p==1/../2", "file": "f", "sha256": "0" * 64}])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [{"hub": "../../etc"}, {"hub": "..", "revision": "/../x"}, {"path": "/x/../y;z.gguf"},
+     {"wheel": "../p==1/../2", "file": "f", "sha256": "0" * 64}],
+)  # fmt: skip
 def test_no_source_leads_out_of_the_folder_of_models(source):
     slug = _model_slug(Source(**source))
     assert "/" not in slug
