@@ -105,10 +105,10 @@ def dose(estimates: Estimates, bootstrap: Bootstrap, rows: Rows) -> None:
 def alike(estimates: Estimates, bootstrap: Bootstrap, rows: Rows) -> None:
     """Add how alike the random cuts are to that of the exact question, and what is left where they are.
 
-    ``tokens``: blocked tokens; ``exact_tokens``: of the exact question; ``matched``: share of samples, percent, all of
-    whose random tokens are the question's own; ``mass`` and ``exact_mass``: removed attention, percent. Then the
-    difference of mean ΔP, over the deeper half of the layers, method less control, for the samples that are matched
-    exactly, and for those whose masses differ by at most a tenth.
+    ``tokens``: blocked tokens; ``exact_tokens``: of the exact question; ``mass`` and ``exact_mass``: removed attention,
+    percent; ``equal_mass``: share of samples whose masses differ by at most a tenth; of random tokens ``matched``: the
+    share of samples all of whose tokens are the question's own. Then the difference of mean ΔP, over the deeper half of
+    the layers, method less control, for the samples that are matched so, and for those of equal mass.
     """
     measured, found = estimates.measured, estimates.found
     if measured.table is None:
@@ -126,21 +126,33 @@ def alike(estimates: Estimates, bootstrap: Bootstrap, rows: Rows) -> None:
         cut = np.stack([drawn[draw] for draw in sorted(drawn)])
         values = own - delta_p(found.clean, cut, estimates.refers_to_truthful(found.clean))
         places = pd.Index(measured.question_ids)
-        matched, near = np.zeros((2, len(drawn), measured.samples), dtype=bool)
-        for number, draw in enumerate(sorted(drawn)):
-            of_draw = table[table["draw"] == draw].set_index("question_id").reindex(places)
-            matched[number] = (of_draw["from_question"] == of_draw["exact_question_tokens"]).to_numpy()
-            near[number] = (abs(of_draw["mass"] / of_draw["exact_mass"] - 1) <= 0.1).to_numpy()
-        for group, member in (("matched", matched), ("equal_mass", near)):
-            chosen = np.broadcast_to(member[:, None], values.shape)
-            rows.mean(name, "delta_p_difference", bootstrap.mean(values, chosen), tested=True, group=group)
+        alike = {"equal_mass": _equal_mass(table), **({"matched": _matched(table)} if name == "random_tokens" else {})}
+        for group, chosen in alike.items():
+            by_draw = [
+                chosen[table["draw"] == draw].set_axis(table.loc[table["draw"] == draw, "question_id"]).reindex(places)
+                for draw in sorted(drawn)
+            ]
+            member = np.stack([each.fillna(False).to_numpy(bool) for each in by_draw])
+            of_layers = np.broadcast_to(member[:, None], values.shape)
+            rows.mean(name, "delta_p_difference", bootstrap.mean(values, of_layers), tested=True, group=group)
+
+
+def _matched(table: pd.DataFrame) -> pd.Series:
+    return table["from_question"] == table["exact_question_tokens"]
+
+
+def _equal_mass(table: pd.DataFrame) -> pd.Series:
+    return abs(table["mass"] / table["exact_mass"] - 1) <= 0.1
 
 
 def _facts(table: pd.DataFrame) -> dict[str, float]:
-    return {
+    facts = {
         "tokens": table["tokens"].mean(),
         "exact_tokens": table["exact_question_tokens"].mean(),
-        "matched": 100 * (table["from_question"] == table["exact_question_tokens"]).mean(),
         "mass": 100 * table["mass"].mean(),
         "exact_mass": 100 * table["exact_mass"].mean(),
+        "equal_mass": 100 * _equal_mass(table).mean(),
     }
+    if (table["intervention"] == "random_tokens").all():
+        facts["matched"] = 100 * _matched(table).mean()
+    return facts

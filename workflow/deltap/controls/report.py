@@ -44,7 +44,7 @@ class Row(NamedTuple):
     def __str__(self) -> str:
         if not np.isfinite(self.value):
             return markdown.NOTHING
-        return f"{self.value:.1f}" + (f" [{self.low:.1f}, {self.high:.1f}]" if np.isfinite(self.low) else "")
+        return f"{self.value:.1f}" + (f" ({self.low:.1f} … {self.high:.1f})" if np.isfinite(self.low) else "")
 
 
 class Statistics:
@@ -321,19 +321,20 @@ def _cuts(series: Series, settings: ControlSettings) -> list[str]:
     rows: list[list[Any]] = []
     for name in ("random_tokens", "random_mass"):
         facts = {
-            "blocked tokens": "tokens",
             "tokens of the exact question": "exact_tokens",
-            "samples matched by the question's own tokens, %": "matched",
-            "attention removed, %": "mass",
+            "blocked tokens": "tokens",
             "attention removed by the exact question's cut, %": "exact_mass",
+            "attention removed, %": "mass",
+            "samples matched by the question's own tokens, %": "matched",
+            "samples with equal attention (± 10%), %": "equal_mass",
         }
         for words, statistic in facts.items():
             rows.append([f"{NAMES[name]}: {words}", *(each.mean(name, statistic) for each in series.values())])
         everybody = [each.mean(name, "delta_p_difference", grouping=None) for each in series.values()]
         rows.append([f"{NAMES[name]}: ΔP of the method less the control's", *everybody])
-        for group, words in (("matched", "matched samples only"), ("equal_mass", "equal attention (± 10%) only")):
+        for group, words in (("matched", "matched samples only"), ("equal_mass", "equal attention only")):
             found = [each.mean(name, "delta_p_difference", grouping=None, group=group) for each in series.values()]
-            rows.append([f"… {words}", *found])
+            rows.append([f"{NAMES[name]}: the same, {words}", *found])
     for words, group in (("Q-Anchored", "q_anchored"), ("A-Anchored", "a_anchored")):
         found = [
             each.mean("answer_queries same_groups", "delta_p", grouping="per_layer", group=group)
@@ -538,7 +539,7 @@ def _differences(table: pa.Table, names: Mapping[str, Mapping[str, str]]) -> lis
             f"{words[row['statistic']]} ({row['grouping']})",
             whose(row, ""),
             whose(row, "other_"),
-            f"{row['value']:.1f} [{row['ci_low']:.1f}, {row['ci_high']:.1f}]",
+            f"{row['value']:.1f} ({row['ci_low']:.1f} … {row['ci_high']:.1f})",
             f"{row['p']:.3f}",
         ]
         for _, row in frame.iterrows()
