@@ -41,8 +41,9 @@ def main(options: argparse.Namespace) -> None:
     )
     for files in (measured.clean, measured.knockout) if measured else ():
         refuse_other_source(options.labels, samples.provenance, files.first_path, files.provenance)
-    if measured is None:
-        cli.logger.warning("%s, %s: no probes, and so no controls", settings.site, settings.position)
+    if measured is None or not measured.samples:
+        lacking = "no probes" if measured is None else "no test samples"
+        cli.logger.warning("%s, %s: %s, and so no controls", settings.site, settings.position, lacking)
     else:
         found = probabilities(measured, settings, options.jobs)
         anchors = read_table(options.anchors, ANCHORS)

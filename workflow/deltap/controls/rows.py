@@ -23,10 +23,11 @@ class Rows:
         self._rows: list[dict[str, Any]] = []
 
     def add(self, control: str, statistic: str, value: float | None, **columns: Any) -> None:
-        """Add one row."""
-        self._rows.append(
-            {**self.constants, "control": control, "statistic": statistic, "value": _number(value), **columns}
-        )
+        """Add one row; numbers that are NaN are left empty."""
+        row: dict[str, Any] = {**self.constants, "control": control, "statistic": statistic, "value": value, **columns}
+        for name in ("value", "ci_low", "ci_high", "p"):
+            row[name] = _number(row.get(name))
+        self._rows.append(row)
 
     def curve(self, control: str, statistic: str, curve: Curve, **columns: Any) -> None:
         """Add a curve, layer by layer with the interval of each, and its mean over the deeper half."""
@@ -46,8 +47,7 @@ class Rows:
     def point(self, control: str, statistic: str, point: Curve, tested: bool = False, **columns: Any) -> None:
         """Add a curve of one point."""
         (low,), (high,) = point.interval(self.level)
-        p = _number(point.p()[0]) if tested else None
-        ends = {"n": int(point.n[0]), "ci_low": _number(low), "ci_high": _number(high), "p": p}
+        ends = {"n": int(point.n[0]), "ci_low": low, "ci_high": high, "p": point.p()[0] if tested else None}
         self.add(control, statistic, point.resampled.estimate[0], **{**ends, **columns})
 
     def _layers(
@@ -60,20 +60,14 @@ class Rows:
         columns: Mapping[str, Any],
     ) -> None:
         for layer, (n, value, low, high) in enumerate(zip(curve.n, curve.resampled.estimate, *ends, strict=True)):
-            tested = None if p is None else _number(p[layer])
-            self.add(
-                control,
-                statistic,
-                value,
-                **{
-                    "layer": layer,
-                    "n": int(n),
-                    "ci_low": _number(low),
-                    "ci_high": _number(high),
-                    "p": tested,
-                    **columns,
-                },
-            )
+            of_layer = {
+                "layer": layer,
+                "n": int(n),
+                "ci_low": low,
+                "ci_high": high,
+                "p": None if p is None else p[layer],
+            }
+            self.add(control, statistic, value, **{**of_layer, **columns})
 
     def table(self) -> pa.Table:
         """Return the rows as a CONTROLS table."""
