@@ -456,7 +456,7 @@ def _dose(series: Series, settings: ControlSettings) -> list[str]:
         ("ΔP of Q-Anchored", "delta_p", {"group": "q_anchored"}),
     ):
         for at, found in _at(series, "dose", statistic, **columns):
-            rows.append([f"{words}, {f'{at:.0f} tokens' if np.isfinite(at) else 'all'}", *found])
+            rows.append([f"{words}, {_tokens(at)}", *found])
     return _table(
         "Dose",
         "So many of the exact question's tokens blocked, all of them where it has fewer; the larger sets hold the "
@@ -464,6 +464,12 @@ def _dose(series: Series, settings: ControlSettings) -> list[str]:
         ["", *series],
         rows,
     )
+
+
+def _tokens(number: float) -> str:
+    if not np.isfinite(number):
+        return "all tokens"
+    return f"{number:.0f} token{'s' * (number != 1)}"
 
 
 def _two_groups(series: Series, settings: ControlSettings) -> list[str]:
