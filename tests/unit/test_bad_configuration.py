@@ -39,6 +39,7 @@ def whole(kind, /, **given):
 
 
 SERVER = Server(url="http://localhost:8000/v1", model="m")
+NEEDED = {"controls": {"statistic": "gap"}}
 KINDS = {
     "run": (RunSettings, whole(RunSettings, run="r", models=["m"], datasets=["d"], llm=LlmSettings(server=SERVER),
                                controls={"interventions": {"heads": {"layers": [1]}}})),
@@ -47,7 +48,7 @@ KINDS = {
                                                      "intermediate", "vocabulary"), 8))),
     "dataset": (DatasetEntry, whole(DatasetEntry, label="D", path="x", columns={"subject": "s"}, types=["a"],
                                     popularity={"min": 1}, ids=["1"])),
-    **{f"figure {name}": (kind, whole(kind, kind=name, tables=["x"])) for name, kind in FIGURE_KINDS.items()},
+    **{f"figure {name}": (kind, whole(kind, kind=name, tables=["x"], **NEEDED.get(name, {}))) for name, kind in FIGURE_KINDS.items()},
 }  # fmt: skip
 
 

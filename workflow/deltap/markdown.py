@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 NOTHING = "–"
 # An underscore inside of a word, as of a column's name, is itself already.
-_MARKS = re.compile(r"([\\|*`<\[]|(?<!\w)_|_(?!\w)|&(?=#?\w+;))")
+_MARKS = re.compile(r"([\\|*`<]|\](?=[(:])|(?<!\w)_|_(?!\w)|&(?=#?\w+;))")
 
 
 def escaped(text: str) -> str:
