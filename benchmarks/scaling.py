@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
@@ -97,7 +96,8 @@ def _processes(size: Size, scratch: Path) -> Iterator[tuple[str, int, str, float
 def draw(found: pd.DataFrame) -> Figure:
     """Return a figure with a panel for each quantity; both axes logarithmic, bands from the lowest to the highest."""
     with style():
-        figure, axes = plt.subplots(1, len(PANELS), figsize=(9.5, 2.6), sharey=True, layout="constrained")
+        figure = Figure((9.5, 2.6), layout="constrained")  # pyplot would keep it
+        axes = figure.subplots(1, len(PANELS), sharey=True)
         for axis, (panel, label) in zip(axes, PANELS.items(), strict=True):
             data = found[found["panel"] == panel]
             sns.lineplot(
