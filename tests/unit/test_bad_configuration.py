@@ -48,7 +48,8 @@ KINDS = {
                                                      "intermediate", "vocabulary"), 8))),
     "dataset": (DatasetEntry, whole(DatasetEntry, label="D", path="x", columns={"subject": "s"}, types=["a"],
                                     popularity={"min": 1}, ids=["1"])),
-    **{f"figure {name}": (kind, whole(kind, kind=name, tables=["x"], **NEEDED.get(name, {}))) for name, kind in FIGURE_KINDS.items()},
+    **{f"figure {name}": (kind, whole(kind, kind=name, tables=["x"], **NEEDED.get(name, {})))
+       for name, kind in FIGURE_KINDS.items()},
 }  # fmt: skip
 
 
