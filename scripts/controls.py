@@ -11,9 +11,9 @@ from deltap.controls.estimates import rows
 from deltap.controls.findings import findings
 from deltap.controls.measured import read_measured
 from deltap.controls.probabilities import probabilities
-from deltap.mixed import refuse_other_source
+from deltap.mixed import refuse_mixed, refuse_other_source
 from deltap.probe import check_made_together
-from deltap.provenance import provenance
+from deltap.provenance import provenance, same_origin
 from deltap.samples import probe_samples
 from deltap.settings import ControlsStage
 from deltap.tables import ANCHORS, CONTROLS, DELTA_P, read_metadata, read_table, write_batches, write_table
@@ -39,8 +39,12 @@ def main(options: argparse.Namespace) -> None:
         interventions=options.interventions,
         cuts=options.cuts,
     )
-    for files in (measured.clean, measured.knockout) if measured else ():
-        refuse_other_source(options.labels, samples.provenance, files.first_path, files.provenance)
+    if measured:
+        for files in (measured.clean, measured.cut.files):
+            refuse_other_source(options.labels, samples.provenance, files.first_path, files.provenance)
+        made_by = same_origin(options.interventions) if options.interventions else None
+        for cut in measured.interventions.values():
+            refuse_mixed(options.interventions[0], cut.files.first_path, made_by, cut.files.provenance)
     if measured is None or not measured.samples:
         lacking = "no probes" if measured is None else "no test samples"
         cli.logger.warning("%s, %s: %s, and so no controls", settings.site, settings.position, lacking)
