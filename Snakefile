@@ -28,7 +28,7 @@ BASE = Path(workflow.basedir)
 SCRIPTS = BASE / "scripts"
 sys.path.insert(0, str(BASE / "workflow"))
 
-from deltap import slurm
+from deltap import lock, slurm
 
 if slurm.is_second_copy():
     print("A second copy of the same Slurm job: it leaves everything to the first.", file=sys.stderr)
@@ -55,6 +55,11 @@ try:
     FIGURES = RUN.figure_jobs()
 except DeltapError as error:
     raise WorkflowError(str(error)) from None
+
+# Snakemake says that the folder is locked, and not by whom.
+SNAKEMAKE = Path(workflow.workdir_init) / ".snakemake"
+if workflow.is_main_process and (HOLDER := lock.holder(SNAKEMAKE)):
+    print(HOLDER, file=sys.stderr)
 
 SETTINGS = RUN.settings
 RESULTS = RUN.results
@@ -128,6 +133,7 @@ rule all:
 
 # A Snakemake that was killed leaves its jobs in Slurm's queue.
 onstart:
+    lock.note_holder(SNAKEMAKE)
     asked = set(workflow.dag_settings.targets)
     if not asked or asked - {"figures_partial", "plan", "download"}:
         slurm.wait_for_jobs_of(Path(workflow.workdir_init), lambda text: print(text, file=sys.stderr, flush=True))

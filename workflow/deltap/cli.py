@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from tqdm import tqdm
 
 from deltap import ranks, slurm
 from deltap.errors import DeltapError
-from deltap.files import write_json
+from deltap.files import unwritable, write_json
 from deltap.settings import mistakes
 from deltap.yaml_file import read_yaml
 
@@ -135,7 +136,10 @@ def run(main: Callable[[argparse.Namespace], None], arguments: argparse.Argument
         sys.exit(0)
     ranks.end_with_launcher()
     log = options.log if ranks.here().first else None
-    _start_log(log, logging.INFO if ranks.here().first else logging.ERROR)
+    try:
+        _start_log(log, logging.INFO if ranks.here().first else logging.ERROR)
+    except OSError as error:
+        sys.exit(f"error: {log}: cannot be written: {unwritable(error) or error}")
     started = datetime.datetime.now(datetime.UTC)
     status = 1
     try:
@@ -149,14 +153,16 @@ def run(main: Callable[[argparse.Namespace], None], arguments: argparse.Argument
     except KeyboardInterrupt:
         logger.error("interrupted")
         status = 130
-    except Exception:
+    except Exception as error:
         here = ranks.here()
         which = "" if here.first else f" on rank {here.rank} of {here.number}"
         text = traceback.format_exc().rstrip()
-        _failed(f"unexpected error{which}; this is a bug of deltap, or a broken installation:\n{text}")
+        reason = unwritable(error) or "this is a bug of deltap, or a broken installation"
+        _failed(f"unexpected error{which}; {reason}:\n{text}")
     finally:
         if log:
-            write_json(log.with_suffix(".json"), _job(started, status))
+            with suppress(DeltapError):  # what a job could not write besides is not worth another error
+                write_json(log.with_suffix(".json"), _job(started, status))
     sys.exit(status)
 
 
@@ -178,6 +184,7 @@ def ranks_failed(message: str, log: Path | None, started: datetime.datetime) -> 
 
 def _start_log(path: Path | None, level: int) -> None:
     logger.setLevel(level)
+    logging.raiseExceptions = False  # a log that cannot be written is no reason to fail
     handlers: list[logging.Handler] = [logging.StreamHandler()]
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,36 +1,98 @@
 """Files that appear under their final name only when they are whole."""
 
+import errno
+import glob
 import hashlib
 import json
 import os
+import re
 import secrets
+import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from deltap.errors import DeltapError
+
+# Why a file cannot be written, and what helps.
+_REMEDIES = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room in your quota",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: "let the path lie on a file system that can be written",
+    errno.EACCES: "get the permission, or give another path",
+    errno.EPERM: "get the permission, or give another path",
+    errno.EIO: "see whether the disk is broken",
+}
+_IN_WORDS = re.compile(r"(?:os error|errno) (\d+)")  # as libraries written in Rust and C++ say the number
+_HERE = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname()) or "host"
+_DAY = 24 * 3600
 
 
 @contextmanager
 def whole(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success flush it to disk and rename it into place.
 
-    If the block raises, the temporary file is removed and ``path`` is left as it was::
+    If the block raises, the temporary file is removed and ``path`` is left as it was. What killed writers of ``path``
+    left behind is removed, too::
 
         with whole("table.csv") as temporary:
             temporary.write_text("a,b\\n")
+
+    Raises DeltapError, with the remedy, where the disk is full, read-only or not ours.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     # The suffix stays last, because writers such as matplotlib choose their format by it.
-    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}.tmp{path.suffix}")
+    temporary = path.with_name(f".{path.stem}.{_HERE}-{os.getpid()}-{secrets.token_hex(4)}.tmp{path.suffix}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path)
         yield temporary
         temporary.chmod(0o666 & ~_UMASK)  # some writers make files that only their owner may read
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
+    except Exception as error:
+        if remedy := unwritable(error):
+            raise DeltapError(f"{path}: cannot be written: {remedy}, and start again; nothing is lost") from error
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def unwritable(error: Exception) -> str | None:
+    """Return why a file cannot be written and what helps, such as ``No space left on device; make room``.
+
+    None where ``error`` is something else.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and (said := _IN_WORDS.search(str(error))):
+        number = int(said[1])
+    return f"{os.strerror(number)}; {_REMEDIES[number]}" if number in _REMEDIES else None
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove temporary files of writers of ``path`` that were killed: here, or a day ago on another machine."""
+    suffix = f".tmp{path.suffix}"
+    for left in path.parent.glob(f".{glob.escape(path.stem)}.*-*-*{glob.escape(suffix)}"):
+        with suppress(OSError, ValueError):
+            host, pid, _ = left.name.removesuffix(suffix).rsplit(".", 1)[1].rsplit("-", 2)
+            gone = host == _HERE and not _runs(int(pid))
+            if gone or time.time() - left.stat().st_mtime > _DAY:
+                left.unlink()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's
+    return True
 
 
 def _umask() -> int:

@@ -4,6 +4,9 @@ The lock is a file that names its owner: host, process and, on a cluster, Slurm 
 would be simpler, but many clusters' file systems have none that reach from node to node.
 """
 
+import datetime
+import getpass
+import glob
 import json
 import os
 import secrets
@@ -18,6 +21,8 @@ import psutil
 
 from deltap import slurm
 from deltap.errors import DeltapError
+
+_ASKING = 60  # seconds after which nobody asks for a lock with the same draft any more
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,10 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
     Waits ``patience`` seconds for an owner that is about to end, then raises DeltapError that names it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):  # of a process that was killed while it asked
+        with suppress(FileNotFoundError):
+            if time.time() - draft.stat().st_mtime > _ASKING:
+                draft.unlink()
     text = json.dumps(asdict(Owner.this_process()))
     end = time.monotonic() + patience
     while not _create(path, text):
@@ -129,3 +138,38 @@ def _busy(path: Path, what: str, owner: Owner, alive: bool | None) -> str:
         f"{what} is being computed by {owner} already (lock {path}). Wait for it, or stop it with '{stop}', and start "
         "again: what it finished is not computed again"
     )
+
+
+# Snakemake locks its folder, but does not say who holds it.
+
+
+def note_holder(folder: Path) -> None:
+    """Note in Snakemake's ``folder`` that this process runs there."""
+    note = {**asdict(Owner.this_process()), "user": getpass.getuser(), "since": _now()}
+    with suppress(OSError):  # a note, nothing more
+        (folder / _NOTE).write_text(json.dumps(note), encoding="utf-8")
+
+
+def holder(folder: Path) -> str | None:
+    """Return who holds Snakemake's lock of ``folder``, and what to do, in a sentence; None where nobody does."""
+    locks = folder / "locks"
+    if not locks.is_dir() or not any(locks.iterdir()):
+        return None
+    try:
+        note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
+        who, since = f"{note.pop('user')}'s", note.pop("since")
+        owner = Owner(**note)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if owner.is_alive() is False:
+        return (
+            f"{who} snakemake, {owner}, held this folder since {since} and was killed: once with --unlock, then again"
+        )
+    return f"{who} snakemake, {owner}, works in this folder since {since}: wait for it, or stop it there"
+
+
+_NOTE = "deltap-holder.json"
+
+
+def _now() -> str:
+    return datetime.datetime.now().astimezone().isoformat(" ", timespec="seconds")
