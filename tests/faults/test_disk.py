@@ -1,4 +1,4 @@
-"""A disk that is full, or that cannot be written, is said in a sentence; nothing half-written stands under a final name."""
+"""A disk that is full or cannot be written is said in a sentence; nothing half-written has a final name."""
 
 import os
 import resource

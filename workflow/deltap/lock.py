@@ -8,6 +8,7 @@ import datetime
 import getpass
 import glob
 import json
+import logging
 import os
 import secrets
 import socket
@@ -21,6 +22,8 @@ import psutil
 
 from deltap import slurm
 from deltap.errors import DeltapError
+
+logger = logging.getLogger("deltap")
 
 _ASKING = 60  # seconds after which nobody asks for a lock with the same draft any more
 
@@ -62,7 +65,8 @@ class Owner:
 def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
     """Hold the lock ``path`` on ``what``; a dead owner's lock is taken over.
 
-    Waits ``patience`` seconds for an owner that is about to end, then raises DeltapError that names it.
+    Waits ``patience`` seconds for an owner that is about to end, which the log says, then raises DeltapError that names
+    it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):  # of a process that was killed while it asked
@@ -71,6 +75,7 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
                 draft.unlink()
     text = json.dumps(asdict(Owner.this_process()))
     end = time.monotonic() + patience
+    told = False
     while not _create(path, text):
         with suppress(FileNotFoundError):  # released meanwhile
             found = path.read_text(encoding="utf-8")
@@ -81,6 +86,9 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
             elif time.monotonic() >= end:
                 raise DeltapError(_busy(path, what, owner, alive))
             else:
+                if not told:
+                    logger.info("waiting for %s, which has the lock %s on %s", owner, path, what)
+                told = True
                 time.sleep(min(2, max(0.05, patience / 10)))
     try:
         yield
