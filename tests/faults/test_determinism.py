@@ -1,0 +1,44 @@
+"""What changes nothing changes no byte; what changes batches changes no more than rounding (docs/determinism.md)."""
+
+import numpy as np
+import pytest
+import running
+from killing import tables
+
+from deltap.tables import ANCHORS, read_table
+
+
+@pytest.fixture(scope="module")
+def once(configfile):
+    """The folder of a run on two cores."""
+    running.snakemake(configfile.parent, configfile)
+    return configfile.parent
+
+
+def test_the_number_of_cores_changes_no_byte(once, configfile, tmp_path):
+    running.snakemake(tmp_path, configfile, "--cores", "1")
+    assert tables(tmp_path) == tables(once)
+
+
+@pytest.mark.parametrize(
+    "inference", [{"chunk_questions": 7}, {"shards": 3}, {"shards": 2, "chunk_questions": 11}], ids=str
+)
+def test_shards_and_chunks_change_no_more_than_rounding(once, configfile, tmp_path, inference):
+    config = running.changed(
+        configfile, inference={"sites": ["attn", "resid"], "positions": ["exact_answer_last"], **inference}
+    )
+    running.snakemake(tmp_path, config)
+    keys = ["site", "position", "layer", "question_id"]
+    one, other = (
+        read_table(folder / "results" / "mine" / "anchors.parquet", ANCHORS)
+        .to_pandas()
+        .astype({"site": str, "position": str})
+        .sort_values(keys)
+        .reset_index(drop=True)
+        for folder in (once, tmp_path)
+    )
+    assert (one[keys] == other[keys]).all(axis=None)
+    for name in ("p_clean", "p_knockout"):
+        assert np.abs(one[name] - other[name]).max() < 1e-3
+    certain = ~(one["near_threshold"] | other["near_threshold"])
+    assert (one["flips"] == other["flips"])[certain].all()
