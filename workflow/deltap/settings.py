@@ -1230,11 +1230,24 @@ _REASONS = {
 }
 """What is allowed, by pydantic's name of the mistake, where its own message does not say it well."""
 
+_WORDS = {
+    "Input should be": "expected",
+    "a valid string": "a text",
+    "a valid integer": "an integer",
+    "a valid ": "a ",
+}
+"""What is said instead of pydantic's words, one after the other."""
+
 
 def _reason(mistake: Any) -> str:
     """Return what is allowed, of a mistake as pydantic tells it."""
     reason = _REASONS.get(mistake["type"], str(mistake["msg"])).removeprefix("Value error, ")
-    reason = reason.replace("Input should be", "expected").replace("a valid string", "a text").replace("a valid ", "a ")
+    reason = (
+        reason.replace("Input should be", "expected")
+        .replace("a valid string", "a text")
+        .replace("a valid integer", "an integer")
+        .replace("a valid ", "a ")
+    )
     return reason.format(**mistake["ctx"]) if mistake["type"] in _REASONS and "ctx" in mistake else reason
 
 
