@@ -45,8 +45,8 @@ CODE = {
     "how a probe is fitted": ("workflow/deltap/probes.py", "return fits, losses", "return fits[:1], losses", PROBES),
     "how attention is cut": (
         "workflow/deltap/models/knockout.py",
-        "return (weights @ value)",
-        "return (2 * weights @ value)",
+        "return (weights.to(query.dtype) @ value)",
+        "return (2 * weights.to(query.dtype) @ value)",
         INFERENCE,
     ),
 }
