@@ -74,7 +74,7 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
             if time.time() - draft.stat().st_mtime > _ASKING:
                 draft.unlink()
     text = json.dumps(asdict(Owner.this_process()))
-    end = time.monotonic() + patience
+    started = time.monotonic()
     told = False
     while not _create(path, text):
         with suppress(FileNotFoundError):  # released meanwhile
@@ -83,7 +83,8 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
             alive = owner.is_alive()
             if alive is False:
                 _remove(path, found)
-            elif time.monotonic() >= end:
+            # Of an owner that cannot be seen nobody knows whether it will ever end.
+            elif time.monotonic() - started >= (patience if alive else min(patience, 60)):
                 raise DeltapError(_busy(path, what, owner, alive))
             else:
                 if not told:
