@@ -222,3 +222,15 @@ def test_a_sample_that_was_not_measured_does_not_flip():
     clean, cut = np.array([[0.9, 0.9, 0.4]]), np.array([[np.nan, 0.1, 0.3]])
     assert flips(clean, cut).tolist() == [[False, True, False]]
     assert groups(flips(clean, cut), 0)["reference"].tolist() == [[False, True, False]]
+
+
+def test_a_class_of_one_training_sample_is_not_divided(tmp_path):
+    measured, _ = effect.measured(tmp_path)
+    only = measured.rows["train"][measured.truthful["train"]][:1]
+    others = measured.rows["train"][~measured.truthful["train"]]
+    measured.rows["train"] = np.concatenate([only, others])
+    measured.truthful["train"] = np.arange(1 + len(others)) < 1
+    found = probabilities(measured, SETTINGS)
+    names = [each.name for each in Estimates(measured, found, SETTINGS, "predicted").controls()]
+    assert "cross_fitted" not in names
+    assert "permuted_labels" in names

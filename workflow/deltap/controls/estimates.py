@@ -112,7 +112,7 @@ class Estimates:
                 yield self._of(intervention, "same_groups", [(clean, cut, self.plain) for cut in cuts])
         if settings.permuted_labels:
             yield self._of("exact_question", "permuted_labels", list(_own(found.permuted)))
-        if settings.cross_fitting:
+        if len(found.halves.clean):
             yield self._of("exact_question", "cross_fitted", list(_crossed(found.halves)))
         if settings.leave_layers_out is not None:
             chosen = farther_layers(self.measured.aurocs, settings.leave_layers_out)

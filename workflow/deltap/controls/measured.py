@@ -113,8 +113,8 @@ def read_measured(
     others: dict[tuple[str, int], Cut] = {}
     if interventions:
         table = pa.concat_tables([read_table(path, INTERVENTIONS) for path in interventions]).unify_dictionaries()
-        for key in table.group_by(["intervention", "draw"]).aggregate([]).to_pylist():
-            name, draw = str(key["intervention"]), int(key["draw"])
+        keys = table.group_by(["intervention", "draw"]).aggregate([]).to_pylist()
+        for name, draw in sorted((str(key["intervention"]), int(key["draw"])) for key in keys):
             files = activation_files(cuts, f"{name}.{draw}", site, position)
             others[name, draw] = Cut(files, _rows(table, name, draw, files, test["question_id"]))
     return Measured(

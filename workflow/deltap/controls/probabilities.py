@@ -198,7 +198,9 @@ class _Layer:
         for draw in range(settings.permuted_labels):
             random = generator(settings, "permuted_labels", draw)
             permuted.append((random.permutation(labels), random.permutation(validation)))
-        both = halves(labels) if settings.cross_fitting else []
+        # A class of one sample cannot be divided; the job's estimates then lack cross-fitting.
+        divided = settings.cross_fitting and min(labels.sum(), (~labels).sum()) > 1
+        both = halves(labels) if divided else []
         refits = []
         for draw in range(settings.refits):
             random = generator(settings, "refits", draw)
