@@ -52,7 +52,7 @@ def main(options: argparse.Namespace) -> None:
         found = probabilities(measured, settings, options.jobs)
         anchors = read_table(options.anchors, ANCHORS)
         controls, statistics = findings(measured, found, stage, anchors, constants)
-        tables += [rows(each, measured, stage.groupings, constants) for each in controls]
+        tables += [rows(each, measured, stage.groupings, stage.anchors, constants) for each in controls]
     inputs = [samples.provenance, read_metadata(options.scores).get("provenance")]
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs)
     write_batches(options.rows, tables, DELTA_P, {"provenance": made_by})

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from deltap import cli
-from deltap.controls.differences import differences, level
+from deltap.controls.differences import differences, level, tested_samples
 from deltap.controls.report import report
 from deltap.delta_p import each_series
 from deltap.files import write_text
@@ -19,14 +19,21 @@ def main(options: argparse.Namespace) -> None:
     settings, bootstrap = stage.controls, stage.bootstrap
     metadata = read_metadata(options.table)
     names = {kind: dict(pairs) for kind, pairs in metadata.get("labels", {}).items()}
-    series = enumerate(each_series(iterate_table(options.table, DELTA_P)))
-    levels = [found for number, table in series if (found := level(table, number, settings, bootstrap))]
+    samples: dict[str, set[str]] = {}
+    for series in each_series(iterate_table(options.table, DELTA_P)):
+        for dataset, question_ids in tested_samples(series, settings).items():
+            samples.setdefault(dataset, set()).update(question_ids)
+    levels = []
+    for series in each_series(iterate_table(options.table, DELTA_P)):
+        dataset = str(series["dataset"][0])
+        if dataset in samples and (found := level(series, settings, bootstrap, samples[dataset])):
+            levels.append(found)
     between = differences(levels, settings, bootstrap.level)
     inputs = [metadata.get("provenance"), read_metadata(options.statistics).get("provenance")]
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs)
     write_table(options.differences, between, DIFFERENCES, {"provenance": made_by})
     statistics = read_table(options.statistics, CONTROLS)
-    write_text(options.out, report(statistics, between, settings, names, bootstrap.level))
+    write_text(options.out, report(statistics, between, stage, names))
     cli.logger.info("%d statistics, %d differences", len(statistics), len(between))
 
 

@@ -8,8 +8,8 @@ from scipy.special import expit
 
 import effect
 from deltap.controls.estimates import Estimated, Estimates, farther_layers, flips, groups, rows
-from deltap.controls.probabilities import halves, noise, probabilities, strength_for, temperature, tempered
-from deltap.settings import ControlSettings, ProbeSettings
+from deltap.controls.probabilities import halves, noise, probabilities, strength_for, temperature
+from deltap.settings import ANCHORS, ControlSettings, ProbeSettings
 from deltap.tables import DELTA_P
 from effect import gap
 
@@ -119,23 +119,25 @@ def test_rows_are_those_of_the_tidy_table(estimates, tmp_path):
     found = Estimates(measured, probabilities(measured, SETTINGS), SETTINGS, "predicted")
     constants = {"model": "m", "dataset": "d", "extractor": "auto", "site": "attn", "position": "last"}
     crossed = next(each for each in found.controls() if each.estimate == "cross_fitted")
-    table = rows(crossed, measured, ("per_layer", "reference"), constants).to_pandas()
+    table = rows(crossed, measured, ("per_layer", "reference"), ANCHORS, constants).to_pandas()
     assert list(table.columns) == DELTA_P.names
     assert len(table) == 2 * 2 * effect.LAYERS * effect.SIZES["test"]  # draws, groupings
     assert set(table["estimate"]) == {"cross_fitted"}
     expected = 100 * (table["p_knockout"] - table["p_clean"]) * np.where(table["predicted"] == "truthful", 1, -1)
     assert table["delta_p"].to_numpy() == pytest.approx(expected.to_numpy(), abs=1e-3)
-    assert not len(rows(crossed, measured, (), constants))
+    assert not len(rows(crossed, measured, (), ANCHORS, constants))
+    only = rows(crossed, measured, ("per_layer",), ("a_anchored",), constants).to_pandas()
+    assert set(only["anchor"]) == {"a_anchored"}
 
 
 def test_numbers_do_not_depend_on_the_number_of_processes(tmp_path):
     measured, _ = effect.measured(tmp_path, from_question=0.3)
     settings = SETTINGS.model_copy(update={"refits": 2, "strength": (0.1,)})
     one, two = (probabilities(measured, settings, jobs) for jobs in (1, 2))
-    for name in ("permuted", "halves", "strengths", "refits"):
+    for name in ("permuted", "permuted_halves", "halves", "strengths", "strengths_calibrated", "refits"):
         assert (getattr(one, name).clean == getattr(two, name).clean).all()
         assert (getattr(one, name).auroc == getattr(two, name).auroc).all()
-    assert (one.noise == two.noise).all()
+    assert all((np.array(one.under("noise")) == two.under("noise")).ravel())
 
 
 def test_more_draws_begin_with_the_fewer(tmp_path):
@@ -145,7 +147,8 @@ def test_more_draws_begin_with_the_fewer(tmp_path):
         for number in (1, 2)
     )
     assert (many.permuted.clean[:1] == few.permuted.clean).all()
-    assert (many.noise[:1] == few.noise).all()
+    assert (many.under("noise")[0] == few.under("noise")[0]).all()
+    assert (many.permuted_halves.cut[:2] == few.permuted_halves.cut).all()
     assert (many.permuted.clean[0] != many.permuted.clean[1]).any()
 
 
@@ -183,13 +186,14 @@ def test_temperature_undoes_what_a_factor_did():
     random = np.random.default_rng(0)
     logits = random.normal(0, 1.5, 50_000)
     truthful = random.random(50_000) < expit(logits)
-    assert temperature(truthful, expit(logits)) == pytest.approx(1, abs=0.06)
-    assert temperature(truthful, expit(3 * logits)) == pytest.approx(3, abs=0.2)
-    assert tempered(expit(3 * logits[None]), np.array([3.0]))[0] == pytest.approx(expit(logits))
+    assert temperature(truthful, logits) == pytest.approx(1, abs=0.06)
+    assert temperature(truthful, 3 * logits) == pytest.approx(3, abs=0.2)
+    # Also where probabilities would round to 0 and 1.
+    assert temperature(truthful, 60 * logits) == pytest.approx(60, abs=4)
 
 
 def test_temperature_of_one_class_is_1():
-    assert temperature(np.ones(3, dtype=bool), np.array([0.2, 0.9, 1.0])) == 1
+    assert temperature(np.ones(3, dtype=bool), np.array([-1.0, 2, 50])) == 1
 
 
 def test_the_best_layer_outside_of_the_neighbourhood():

@@ -200,21 +200,22 @@ def test_the_recorded_mass_is_that_of_the_models_own_attention(inference, answer
             (row["tokens"], row["mass"], len(prompt.ids) if row["intervention"] == "answer_queries" else 0),
             (answer["exact_question_tokens"], row["exact_mass"], 0),
         ):
-            queries = [i for i in range(max(question, first), len(ids)) if i not in keys and i > min(keys)]
-            expected = np.mean([sum(float(weights[i, j]) for j in keys if j < i) for i in queries])
+            losing = [i for i in range(max(question, first), len(ids)) if i not in keys]
+            removed = sum(float(weights[i, j]) for i in losing for j in keys if j < i)
+            expected = removed / (len(ids) - question)
             assert mass == pytest.approx(expected, abs=1e-5)
             checked += 1
     assert checked == 2 * 6 * 7
 
 
 def test_mass_by_hand():
-    # Three queries behind position 2; token 3 is a key itself, and token 2 stands before every key.
+    # The queries are tokens 2, 3 and 4, whatever is cut; keys lose nothing themselves.
     weights = np.array([[0.5, 0.3, 0.2, 0, 0], [0.1, 0.2, 0.3, 0.4, 0], [0.2, 0.2, 0.1, 0.3, 0.2]])
     attention = Attention(weights, 2)
-    assert attention.removed([3]) == pytest.approx(0.3)
+    assert attention.removed([3]) == pytest.approx(0.3 / 3)
     assert attention.removed([1]) == pytest.approx((0.3 + 0.2 + 0.2) / 3)
-    assert attention.removed([1], first_query=4) == pytest.approx(0.2)
-    assert attention.removed([1, 3]) == pytest.approx((0.3 + (0.2 + 0.3)) / 2)
+    assert attention.removed([1], first_query=4) == pytest.approx(0.2 / 3)
+    assert attention.removed([1, 3]) == pytest.approx((0.3 + (0.2 + 0.3)) / 3)
     assert attention.removed([4]) == attention.removed([]) == 0
 
 

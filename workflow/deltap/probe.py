@@ -33,12 +33,16 @@ class Probe:
     """Float64, shapes (inputs, outputs); the last has one output."""
     biases: tuple[np.ndarray, ...]
 
-    def probability(self, activations: np.ndarray) -> np.ndarray:
-        """Return the probability of ``truthful``, shape (samples,), for activations of shape (samples, hidden)."""
+    def logit(self, activations: np.ndarray) -> np.ndarray:
+        """Return the logit of ``truthful``, float64, shape (samples,), for activations of shape (samples, hidden)."""
         values = np.asarray(activations, dtype=np.float64)
         for index, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             values = (np.maximum(values, 0) if index else values) @ weight + bias
-        return expit(values[:, 0])
+        return values[:, 0]
+
+    def probability(self, activations: np.ndarray) -> np.ndarray:
+        """Return the probability of ``truthful``, shape (samples,), for activations of shape (samples, hidden)."""
+        return expit(self.logit(activations))
 
     def arrays(self) -> Arrays:
         """Return the probe as named arrays."""

@@ -346,6 +346,7 @@ class Run:
         return ControlsStage(
             controls=settings.controls,
             probe=settings.probe,
+            anchors=settings.anchors,
             groupings=settings.groupings,
             reference_class=settings.reference_class,
             bootstrap=settings.bootstrap,

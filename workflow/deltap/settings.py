@@ -36,7 +36,15 @@ Grouping = Literal["per_layer", "reference"]
 Intervention = Literal["exact_question", "noise", "random_tokens", "random_mass", "answer_queries"]
 """What was done between the two probabilities of a sample: the cut of the method, or a control."""
 Estimate = Literal[
-    "plain", "same_groups", "permuted_labels", "cross_fitted", "leave_layers_out", "stable_samples", "calibrated"
+    "plain",
+    "same_groups",
+    "permuted_labels",
+    "cross_fitted",
+    "leave_layers_out",
+    "permuted_labels_cross_fitted",
+    "permuted_labels_leave_layers_out",
+    "stable_samples",
+    "calibrated",
 ]
 """How probes and groups were made: as in the method (plain), or by a control."""
 SAME_GROUPS: Estimate = "same_groups"
@@ -45,13 +53,25 @@ ControlName = Literal[
     "exact_question",
     "random_tokens",
     "random_tokens same_groups",
+    "random_tokens cross_fitted",
+    "random_tokens leave_layers_out",
+    "random_tokens class",
     "random_mass",
     "random_mass same_groups",
+    "random_mass cross_fitted",
+    "random_mass leave_layers_out",
+    "random_mass class",
     "answer_queries",
     "answer_queries same_groups",
+    "answer_queries cross_fitted",
+    "answer_queries leave_layers_out",
     "noise",
     "noise same_groups",
+    "noise cross_fitted",
+    "noise leave_layers_out",
     "permuted_labels",
+    "permuted_labels_cross_fitted",
+    "permuted_labels_leave_layers_out",
     "cross_fitted",
     "leave_layers_out",
     "class",
@@ -322,7 +342,7 @@ class InterventionSettings(Section):
 
     random_tokens: int = Field(3, ge=0)
     """Draws of as many tokens as the exact question has, outside of it."""
-    random_mass: int = Field(1, ge=0)
+    random_mass: int = Field(3, ge=0)
     """Draws of so many tokens outside of the exact question that as much attention is removed."""
     answer_queries: bool = True
     """The exact question's edges to the answer only, instead of those to every later position."""
@@ -402,7 +422,9 @@ class ControlSettings(Section):
             "leave_layers_out": self.leave_layers_out is not None,
             "refits": self.refits > 0,
         }
-        return asked.get(name.removesuffix(" same_groups"), True)
+        # Such as "random_tokens cross_fitted", or "permuted_labels_cross_fitted": both have to be computed.
+        parts = name.replace("permuted_labels_", "permuted_labels ").split(" ")
+        return all(asked.get(part, True) for part in parts)
 
 
 class VerdictSettings(Section):
@@ -1157,6 +1179,7 @@ class ControlsStage(Section):
 
     controls: ControlSettings
     probe: ProbeSettings
+    anchors: tuple[Anchor, ...] = ANCHORS
     groupings: tuple[Grouping, ...]
     reference_class: ReferenceClass
     bootstrap: BootstrapSettings

@@ -267,7 +267,7 @@ INTERVENTIONS = _schema(
     tokens=pa.list_(_int),  # positions in prompt + answer whose edges are cut
     from_question=_int,  # how many of them are of the question; the others fill up from template and examples
     exact_question_tokens=_int,  # how many E_Q has
-    mass=_float,  # attention that the cut removes from a later token, 0 … 1, mean over these, heads and layers
+    mass=_float,  # attention that the cut removes, 0 … 1, mean over the sample's own tokens, heads and layers
     exact_mass=_float,  # the same of the exact question's cut; both null for windows and heads
     row=_int,  # in the activation file of the intervention and draw
 )

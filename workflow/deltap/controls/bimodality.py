@@ -15,8 +15,8 @@ def bimodality(estimates: Estimates, permuted: Estimated | None, seed: int, rows
     """Add `dip` and `gain_of_two` of ΔP of the test samples at k*, and the same of permuted labels.
 
     ``p`` is (1 + the draws of permuted labels whose statistic is at least as large) / (1 + draws): how often probes
-    that learnt nothing give a distribution as much of two groups. Then how far assigning samples by `threshold` or by
-    `component` agrees with the flips: ``agreement`` in percent, ``kappa`` beyond chance.
+    that learnt nothing give a distribution as much of two groups. `dip_p` is another. Then how far assigning samples by
+    `threshold` or by `component` agrees with the flips: ``agreement`` in percent, ``kappa`` beyond chance.
     """
     k_star = estimates.measured.k_star
     values = estimates.method().delta_p()[0, k_star]
@@ -32,6 +32,7 @@ def bimodality(estimates: Estimates, permuted: Estimated | None, seed: int, rows
         rows.add("two groups", name, found, layer=k_star, n=len(values), p=p)
         if null:
             rows.add("two groups", name, float(others.mean()), group="permuted labels", n=len(values))
+    rows.add("two groups", "dip_p", dip_p(values), layer=k_star, n=len(values))
     flipped = estimates.plain["reference"][0]
     for name, assigned in (("threshold", values < threshold(values)), ("component", component(values, seed))):
         share = 100 * float((assigned == flipped).mean())
@@ -49,10 +50,21 @@ def dip(values: np.ndarray) -> float:
     return float(dipstat(np.asarray(values, dtype=float)))
 
 
+def dip_p(values: np.ndarray) -> float:
+    """Return how often as many uniform values, which have one mode only just, have as large a dip, 0 … 1.
+
+    Source: as of `dip`, whose tables diptest holds.
+    """
+    from diptest import diptest
+
+    return float(diptest(np.asarray(values, dtype=float))[1])
+
+
 def gain_of_two(values: np.ndarray, seed: int) -> float:
     """Return BIC of one Gaussian less BIC of two: positive where two describe the values better; 0 if all are equal.
 
-    Source: Schwarz 1978; a difference above 10 counts as strong (Raftery 1995).
+    A single skewed group counts as two as well. Source: Schwarz 1978; a difference above 10 counts as strong (Raftery
+    1995).
     """
     if np.ptp(values) == 0:
         return 0.0

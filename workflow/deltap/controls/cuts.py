@@ -1,11 +1,14 @@
 """What other cuts show: where the flow happens (windows, heads), how much it takes (dose), how alike the cuts are."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
-from deltap.controls.compare import Bootstrap
+from deltap.controls.compare import Bootstrap, deeper_half
 from deltap.controls.estimates import Estimates, flips
-from deltap.controls.measured import Cut, Measured
+from deltap.controls.measured import Cut
 from deltap.controls.rows import Rows
 from deltap.delta_p import delta_p
 from deltap.settings import WindowSettings
@@ -14,72 +17,55 @@ WINDOW, DOSE, HEADS = "window_", "dose_", "heads"
 
 
 def windows(estimates: Estimates, settings: WindowSettings, bootstrap: Bootstrap, rows: Rows) -> None:
-    """Add mean ΔP of each group (flips at k* under the whole cut) against the window's first layer.
+    """Add mean ΔP of each group (flips at k* under the whole cut), and of all, against the window's first layer.
 
     Read at k*, or at the window's end; ``at`` is the layer that is read. A window of one layer is a single layer.
     """
-    measured, clean = estimates.measured, estimates.found.clean
-    q = estimates.plain["reference"][0]
+    measured = estimates.measured
     for (name, _), cut in measured.interventions.items():
-        if not name.startswith(WINDOW) or not (cut.rows >= 0).any():
-            continue
-        width, starts = int(name.removeprefix(WINDOW)), np.arange(cut.files.layers)
-        read = np.full(len(starts), measured.k_star)
-        if settings.read_at == "end":
-            read = np.minimum(starts + width - 1, measured.layers - 1)
-        probabilities = _at(cut, measured, starts, read)
-        values = delta_p(clean[read], probabilities, estimates.refers_to_truthful(clean)[read])
-        for group, member in (("q_anchored", q), ("a_anchored", ~q), (None, np.ones_like(q))):
-            curve = bootstrap.mean(values[None], np.broadcast_to(member, values.shape)[None])
-            (low, high) = curve.interval(rows.level)
-            for start in starts:
-                rows.add(
-                    name,
-                    "delta_p",
-                    curve.resampled.estimate[start],
-                    grouping="reference",
-                    group=group,
-                    layer=int(start),
-                    at=float(read[start]),
-                    n=int(curve.n[start]),
-                    ci_low=low[start],
-                    ci_high=high[start],
-                )
+        if name.startswith(WINDOW):
+            width, starts = int(name.removeprefix(WINDOW)), range(cut.files.layers)
+            read = [
+                min(start + width - 1, measured.layers - 1) if settings.read_at == "end" else measured.k_star
+                for start in starts
+            ]
+            places = [{"layer": start, "at": float(layer)} for start, layer in zip(starts, read, strict=True)]
+            _in_layers(name, cut, read, places, estimates, bootstrap, rows)
 
 
 def heads(estimates: Estimates, layers: tuple[int, ...], bootstrap: Bootstrap, rows: Rows) -> None:
-    """Add mean ΔP at k* of each group under the cut of one head alone; ``layer`` is its layer, ``at`` its number."""
-    measured, clean = estimates.measured, estimates.found.clean
-    cut = measured.interventions.get((HEADS, 0))
-    if cut is None or not (cut.rows >= 0).any():
+    """Add mean ΔP at k* of each group, and of all, under the cut of one head alone.
+
+    ``layer`` is its layer, ``at`` its number.
+    """
+    cut = estimates.measured.interventions.get((HEADS, 0))
+    if cut:
+        number = cut.files.layers // len(layers)
+        places = [{"layer": layer, "at": float(head)} for layer in layers for head in range(number)]
+        _in_layers(HEADS, cut, [estimates.measured.k_star] * len(places), places, estimates, bootstrap, rows)
+
+
+def _in_layers(
+    name: str,
+    cut: Cut,
+    read: Sequence[int],
+    places: Sequence[Mapping[str, Any]],
+    estimates: Estimates,
+    bootstrap: Bootstrap,
+    rows: Rows,
+) -> None:
+    """Add mean ΔP under cuts in some layers only: each is read at the layer ``read``, and its rows say ``places``."""
+    if not (cut.rows >= 0).any():
         return
-    number = cut.files.layers // len(layers)
-    places = np.arange(cut.files.layers)
-    read = np.full(len(places), measured.k_star)
-    values = delta_p(clean[read], _at(cut, measured, places, read), estimates.refers_to_truthful(clean)[read])
+    measured, clean = estimates.measured, estimates.found.clean[read]
+    said = [measured.probes[layer].probability(cut.at(place)) for place, layer in enumerate(read)]
+    values = delta_p(
+        clean, np.stack(said).astype(np.float32), estimates.refers_to_truthful(estimates.found.clean)[read]
+    )
     q = estimates.plain["reference"][0]
-    for group, member in (("q_anchored", q), ("a_anchored", ~q)):
+    for group, member in (("q_anchored", q), ("a_anchored", ~q), (None, np.ones_like(q))):
         curve = bootstrap.mean(values[None], np.broadcast_to(member, values.shape)[None])
-        low, high = curve.interval(rows.level)
-        for place in places:
-            rows.add(
-                HEADS,
-                "delta_p",
-                curve.resampled.estimate[place],
-                grouping="reference",
-                group=group,
-                layer=layers[place // number],
-                at=float(place % number),
-                n=int(curve.n[place]),
-                ci_low=low[place],
-                ci_high=high[place],
-            )
-
-
-def _at(cut: Cut, measured: Measured, places: np.ndarray, read: np.ndarray) -> np.ndarray:
-    """Return probabilities, shape (places, samples): of each place of a file by the probe of the layer that is read."""
-    found = [cut.probability(measured.probes[layer], place) for place, layer in zip(places, read, strict=True)]
-    return np.stack(found).astype(np.float32)
+        rows.places(name, "delta_p", curve, places, grouping="reference", group=group)
 
 
 def dose(estimates: Estimates, bootstrap: Bootstrap, rows: Rows) -> None:
@@ -88,12 +74,12 @@ def dose(estimates: Estimates, bootstrap: Bootstrap, rows: Rows) -> None:
     The method's own cut, of all tokens, has no number. Q-Anchored are those that flip under it, layer by layer.
     """
     found, q = estimates.found, estimates.plain["per_layer"]
-    cuts = {float(name.removeprefix(DOSE)): cut for (name, _), cut in found.interventions.items() if DOSE in name}
+    cuts = {float(name.removeprefix(DOSE)): cut[0] for (name, _), cut in found.own.cuts.items() if DOSE in name}
     if not cuts:
         return
     everybody = np.ones_like(q)
     for tokens, cut in [*sorted(cuts.items()), (None, found.cut)]:
-        values = delta_p(found.clean, cut, estimates.refers_to_truthful(found.clean))[None]
+        values = estimates.delta_p(found.clean, cut)[None]
         flipped = flips(found.clean, cut)[None]
         rows.mean("dose", "flip_rate", bootstrap.share(flipped, np.isfinite(values)), grouping="per_layer", at=tokens)
         rows.mean("dose", "delta_p", bootstrap.mean(values, everybody[None]), at=tokens)
@@ -115,26 +101,37 @@ def alike(estimates: Estimates, bootstrap: Bootstrap, rows: Rows) -> None:
         return
     frame = measured.table.to_pandas()
     frame["tokens"] = frame["tokens"].map(len)
-    own = delta_p(found.clean, found.cut, estimates.refers_to_truthful(found.clean))
+    own = estimates.delta_p(found.clean, found.cut)
     for name in ("random_tokens", "random_mass"):
-        drawn = {draw: cut for (known, draw), cut in found.interventions.items() if known == name}
-        table = frame[frame["intervention"] == name]
-        if not drawn or table.empty:
+        table, cuts = frame[frame["intervention"] == name], found.under(name)
+        if not cuts or table.empty:
             continue
         for statistic, value in _facts(table).items():
             rows.add(name, statistic, value, n=int(table["question_id"].nunique()))
-        cut = np.stack([drawn[draw] for draw in sorted(drawn)])
-        values = own - delta_p(found.clean, cut, estimates.refers_to_truthful(found.clean))
-        places = pd.Index(measured.question_ids)
+        values = own - np.stack([estimates.delta_p(found.clean, cut) for cut in cuts])
         alike = {"equal_mass": _equal_mass(table), **({"matched": _matched(table)} if name == "random_tokens" else {})}
         for group, chosen in alike.items():
-            by_draw = [
-                chosen[table["draw"] == draw].set_axis(table.loc[table["draw"] == draw, "question_id"]).reindex(places)
-                for draw in sorted(drawn)
-            ]
-            member = np.stack([each.fillna(False).to_numpy(bool) for each in by_draw])
+            # By draw and sample.
+            flat = pd.Series(
+                chosen.to_numpy(bool), pd.MultiIndex.from_frame(table[["draw", "question_id"]].astype(str))
+            )
+            wanted = pd.MultiIndex.from_product([map(str, range(len(cuts))), measured.question_ids.astype(str)])
+            member = flat.reindex(wanted, fill_value=False).to_numpy().reshape(len(cuts), -1)
             of_layers = np.broadcast_to(member[:, None], values.shape)
             rows.mean(name, "delta_p_difference", bootstrap.mean(values, of_layers), tested=True, group=group)
+
+
+def logit_change(estimates: Estimates, rows: Rows) -> None:
+    """Add how far each cut moves the probe: the standard deviation over samples of the change of the logit.
+
+    Mean over the deeper half of the layers, and over the draws. A control that moves it less than the method's cut does
+    is a weaker disturbance, whatever it is of.
+    """
+    found = estimates.found.logit_change
+    for name in sorted({name for name, _ in found}):
+        draws = np.stack([change for (other, _), change in found.items() if other == name])
+        deep = draws[:, deeper_half(draws.shape[1])]
+        rows.add(name, "logit_change", float(np.mean(deep)), n=estimates.measured.samples)
 
 
 def _matched(table: pd.DataFrame) -> pd.Series:

@@ -1,6 +1,7 @@
 """Differences between models and between data sets, with intervals."""
 
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -10,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltap.controls.compare import Bootstrap, Curve, deeper_half
-from deltap.settings import BootstrapSettings, ControlSettings
-from deltap.statistics import holm
+from deltap.controls.estimates import METHOD
+from deltap.settings import ANCHORS, BootstrapSettings, ControlSettings
+from deltap.statistics import holm, resampling_counts
 from deltap.tables import DIFFERENCES
 
 
@@ -26,38 +28,58 @@ class Level:
     """By statistic and grouping, curves of one point."""
 
 
-def level(table: pa.Table, number: int, settings: ControlSettings, bootstrap: BootstrapSettings) -> Level | None:
+def tested_samples(table: pa.Table, settings: ControlSettings) -> dict[str, set[str]]:
+    """Return the test samples of one series' DELTA_P rows that `level` takes the means of, by data set."""
+    table = _methods_own(table, settings)
+    return {str(table["dataset"][0]): {*table["question_id"].to_pylist()}} if len(table) else {}
+
+
+def level(
+    table: pa.Table, settings: ControlSettings, bootstrap: BootstrapSettings, question_ids: Collection[str]
+) -> Level | None:
     """Return what the method's DELTA_P rows of one series come to, None where it has none at the controls' site.
 
-    ``number`` tells series apart: the samples of each are drawn on their own.
+    ``question_ids``: the test samples of all models on the data set. They are drawn together, by a seed of the data
+    set, so that models that answered the same question are compared on it.
     """
-    model, dataset, extractor = (str(table[name][0]) for name in ("model", "dataset", "extractor"))
-    wanted = {"site": settings.site, "position": settings.position, "intervention": "exact_question"}
-    for name, value in {**wanted, "estimate": "plain"}.items():
-        table = table.filter(pc.equal(table[name].cast(pa.string()), value))
+    table = _methods_own(table, settings)
     if not len(table):
         return None
+    model, dataset, extractor = (str(table[name][0]) for name in ("model", "dataset", "extractor"))
     frame = table.select(["grouping", "anchor", "layer", "question_id", "delta_p"]).to_pandas()
+    every = np.array(sorted(question_ids))
     ids = np.unique(frame["question_id"].to_numpy(dtype=str))
+    seeded = bootstrap.model_copy(update={"seed": bootstrap.seed + 1 + zlib.crc32(dataset.encode())})
+    counts = resampling_counts(len(every), seeded)[:, np.searchsorted(every, ids)]
+    draws = Bootstrap(counts, settings.min_n)
     layers = int(frame["layer"].max()) + 1
-    draws = Bootstrap(len(ids), bootstrap.model_copy(update={"seed": bootstrap.seed + 1 + number}), settings.min_n)
+    anchors = {*frame["anchor"].unique()}
     statistics = {}
     for grouping, part in frame.groupby("grouping", observed=True):
         where = part["layer"].to_numpy(), np.searchsorted(ids, part["question_id"].to_numpy(dtype=str))
         values, q = np.full((1, layers, len(ids)), np.nan), np.zeros((1, layers, len(ids)), dtype=bool)
         values[0][where], q[0][where] = part["delta_p"], part["anchor"] == "q_anchored"
         of_q = draws.mean(values, q)
-        found = {"delta_p": of_q, "gap": of_q - draws.mean(values, ~q), "flip_rate": draws.share(q)}
+        found = {"delta_p": of_q}
+        if anchors == {*ANCHORS}:  # a run with one anchor has not all samples
+            found |= {"gap": of_q - draws.mean(values, ~q), "flip_rate": draws.share(q)}
         for name, curve in found.items():
             statistics[name, str(grouping)] = curve.over(deeper_half(layers))
     return Level(model, dataset, extractor, statistics)
 
 
+def _methods_own(table: pa.Table, settings: ControlSettings) -> pa.Table:
+    wanted = {"site": settings.site, "position": settings.position, "intervention": METHOD, "estimate": "plain"}
+    for name, value in wanted.items():
+        table = table.filter(pc.equal(table[name].cast(pa.string()), value))
+    return table
+
+
 def differences(levels: Sequence[Level], settings: ControlSettings, confidence: float) -> pa.Table:
     """Return the DIFFERENCES between every two models on a data set and every two data sets of a model.
 
-    The samples are others, so the draws of both are independent of each other and the difference is taken draw by draw.
-    p is corrected for the number of pairs that a statistic has (Holm).
+    The difference is taken draw by draw: models on a data set share the questions that both answered, data sets share
+    none. p is corrected for the number of pairs that a statistic has (Holm).
     """
     rows: list[dict[str, Any]] = []
     for statistic, grouping in sorted({key for item in levels for key in item.statistics}):

@@ -8,11 +8,16 @@ import pyarrow as pa
 
 from deltap.anchors import anchor, predicted
 from deltap.controls.measured import Measured
-from deltap.controls.probabilities import Probabilities, Retrained, tempered
+from deltap.controls.probabilities import EXACT, Key, Probabilities, Readout
 from deltap.delta_p import delta_p
-from deltap.settings import ControlSettings, Estimate, Grouping, Intervention, ReferenceClass
+from deltap.settings import Anchor, ControlSettings, Estimate, Grouping, Intervention, ReferenceClass
 from deltap.tables import DELTA_P
 
+METHOD = "exact_question"
+COMPARED: tuple[Intervention, ...] = ("noise", "random_tokens", "random_mass", "answer_queries")
+"""What the method's cut is compared to."""
+ESTIMATORS: tuple[Estimate, ...] = ("cross_fitted", "leave_layers_out")
+"""Ways to form groups elsewhere than where ΔP is measured, which other cuts and permuted labels are put through too."""
 Groups = dict[Grouping, np.ndarray]
 """For each grouping, which test samples are Q-Anchored: boolean, shape (layers, samples)."""
 
@@ -36,13 +41,19 @@ class Estimated:
     intervention: Intervention
     estimate: Estimate
     draws: Sequence[Draw]
+    together: int = 1
+    """So many draws, one after the other, belong together: both halves of cross-fitting."""
 
     @property
     def name(self) -> str:
         """Of the control; the method's own is ``exact_question``."""
-        parts = [self.intervention, self.estimate]
-        plain = ("exact_question", "plain")
-        return " ".join(part for part in parts if part not in plain) or plain[0]
+        return control_name(self.intervention, self.estimate)
+
+    @property
+    def compared_to(self) -> str:
+        """The name of what it is a control of: the method, or the same estimator of the method's cut and labels."""
+        of_estimator = next((each for each in ESTIMATORS if self.estimate.endswith(each)), METHOD)
+        return METHOD if self.name == of_estimator else of_estimator
 
     def delta_p(self) -> np.ndarray:
         """Return ΔP, shape (draws, layers, samples)."""
@@ -79,6 +90,11 @@ def farther_layers(aurocs: np.ndarray, away: int) -> np.ndarray:
     return np.where(outside.any(axis=1), best, -1)
 
 
+def control_name(intervention: str, estimate: str) -> str:
+    """Return the name of a control; what is as in the method is not said, and the method's is ``exact_question``."""
+    return " ".join(part for part in (intervention, estimate) if part not in (METHOD, "plain")) or METHOD
+
+
 class Estimates:
     """Every estimate of a series, from its probabilities."""
 
@@ -95,32 +111,66 @@ class Estimates:
 
     def method(self) -> Estimated:
         """Return what the method itself estimates."""
-        return self._of("exact_question", "plain", [(self.found.clean, self.found.cut, self.plain)])
+        return Estimated("exact_question", "plain", [self._draw(self.found.clean, self.found.cut, self.plain)])
 
     def controls(self) -> Iterator[Estimated]:
         """Yield what every control estimates."""
-        found, settings, k_star = self.found, self.settings, self.measured.k_star
+        found, k_star = self.found, self.measured.k_star
         clean = found.clean
-        others: dict[Intervention, list[np.ndarray]] = {"noise": list(found.noise)}
-        for (name, _), cut in found.interventions.items():
-            if name in ("random_tokens", "random_mass", "answer_queries"):
-                others.setdefault(name, []).append(cut)  # type: ignore[arg-type]
-        for intervention, cuts in others.items():
-            if cuts:
-                own = [(clean, cut, groups(flips(clean, cut), k_star)) for cut in cuts]
-                yield self._of(intervention, "plain", own)
-                yield self._of(intervention, "same_groups", [(clean, cut, self.plain) for cut in cuts])
-        if settings.permuted_labels:
-            yield self._of("exact_question", "permuted_labels", list(_own(found.permuted)))
-        if len(found.halves.clean):
-            yield self._of("exact_question", "cross_fitted", list(_crossed(found.halves)))
-        if settings.leave_layers_out is not None:
-            chosen = farther_layers(self.measured.aurocs, settings.leave_layers_out)
-            q = self.plain["per_layer"][chosen]
-            cut = np.where((chosen < 0)[:, None], np.nan, found.cut)
-            yield self._of("exact_question", "leave_layers_out", [(clean, cut, {"reference": q})])
-        calibrated = tempered(clean, found.temperature), tempered(found.cut, found.temperature)
-        yield self._of("exact_question", "calibrated", [(*calibrated, self.plain)])
+        yield from self._elsewhere("exact_question", "", found.own, found.halves, [EXACT])
+        for intervention in COMPARED:
+            keys = sorted(key for key in found.own.cuts if key[0] == intervention)
+            if keys:
+                cuts = [found.own.cuts[key][0] for key in keys]
+                own = [self._draw(clean, cut, groups(flips(clean, cut), k_star)) for cut in cuts]
+                yield Estimated(intervention, "plain", own)
+                yield Estimated(intervention, "same_groups", [self._draw(clean, cut, self.plain) for cut in cuts])
+                yield from self._elsewhere(intervention, "", found.own, found.halves, keys)
+        if len(found.permuted.clean):
+            permuted = [
+                self._draw(before, after, groups(flips(before, after), found.permuted.k_star(draw)),
+                           found.permuted.k_star(draw))
+                for draw, (before, after) in enumerate(zip(found.permuted.clean, found.permuted.cut, strict=True))
+            ]  # fmt: skip
+            yield Estimated("exact_question", "permuted_labels", permuted)
+            yield from self._elsewhere(
+                "exact_question", "permuted_labels_", found.permuted, found.permuted_halves, [EXACT]
+            )
+        calibrated = found.calibrated
+        # Tempering moves no probability across 0.5.
+        yield Estimated(
+            "exact_question", "calibrated", [self._draw(calibrated.clean[0], calibrated.cut[0], self.plain)]
+        )
+
+    def _elsewhere(
+        self, intervention: Intervention, prefix: str, whole: Readout, halves: Readout, keys: Sequence[Key]
+    ) -> Iterator[Estimated]:
+        """Yield the estimates by groups that are formed elsewhere than where ΔP is measured: see `ESTIMATORS`."""
+        if len(halves.clean):
+            crossed = [draw for key in keys for draw in self._crossed(halves, key)]
+            yield Estimated(intervention, f"{prefix}cross_fitted", crossed, together=2)  # type: ignore[arg-type]
+        if self.settings.leave_layers_out is not None:
+            farther = [
+                self._farther(whole, index, whole.cuts[key][index]) for key in keys for index in range(len(whole.clean))
+            ]
+            yield Estimated(intervention, f"{prefix}leave_layers_out", farther)  # type: ignore[arg-type]
+
+    def _crossed(self, halves: Readout, key: Key) -> Iterator[Draw]:
+        """Yield what each half's probes measure, with the groups of the flips by the other half's."""
+        for first in range(0, len(halves.clean), 2):
+            for measures, assigns in ((first + 1, first), (first, first + 1)):
+                flipped = flips(halves.clean[assigns], halves.cuts[key][assigns])
+                grouped = groups(flipped, halves.k_star(assigns))
+                yield self._draw(halves.clean[measures], halves.cuts[key][measures], grouped, halves.k_star(measures))
+
+    def _farther(self, whole: Readout, index: int, cut: np.ndarray) -> Draw:
+        """Return ΔP with the groups of the best layer that is far enough away."""
+        assert self.settings.leave_layers_out is not None
+        clean = whole.clean[index]
+        chosen = farther_layers(whole.auroc[index], self.settings.leave_layers_out)
+        nowhere = (chosen < 0)[:, None]
+        fixed: Groups = {"reference": flips(clean, cut)[chosen]}
+        return self._draw(clean, np.where(nowhere, np.nan, cut), fixed, whole.k_star(index))
 
     def stable(self, q_anchored: np.ndarray, stable: np.ndarray) -> Estimated:
         """Return the estimate of the samples that are ``stable`` alone, in their majority's group.
@@ -129,19 +179,20 @@ class Estimates:
         """
         cut = np.where(stable, self.found.cut, np.nan)
         fixed: Groups = {"reference": np.broadcast_to(q_anchored, cut.shape)}
-        return self._of("exact_question", "stable_samples", [(self.found.clean, cut, fixed)])
+        return Estimated("exact_question", "stable_samples", [self._draw(self.found.clean, cut, fixed)])
 
-    def _of(
-        self, intervention: Intervention, estimate: Estimate, parts: Sequence[tuple[np.ndarray, np.ndarray, Groups]]
-    ) -> Estimated:
-        draws = [
-            Draw(clean, cut, delta_p(clean, cut, self.refers_to_truthful(clean)), grouped)
-            for clean, cut, grouped in parts
-        ]
-        return Estimated(intervention, estimate, draws)
+    def _draw(self, clean: np.ndarray, cut: np.ndarray, grouped: Groups, k_star: int | None = None) -> Draw:
+        return Draw(clean, cut, self.delta_p(clean, cut, k_star), grouped)
 
-    def refers_to_truthful(self, clean: np.ndarray) -> np.ndarray:
-        """Tell where the reference class is ``truthful``."""
+    def delta_p(self, clean: np.ndarray, cut: np.ndarray, k_star: int | None = None) -> np.ndarray:
+        """Return ΔP of probabilities of shape (layers, samples), for the run's reference class.
+
+        ``k_star``: of the probes that say so; by default the measured ones'.
+        """
+        return delta_p(clean, cut, self.refers_to_truthful(clean, k_star))
+
+    def refers_to_truthful(self, clean: np.ndarray, k_star: int | None = None) -> np.ndarray:
+        """Tell where the reference class is ``truthful``, shape (layers, samples)."""
         says = clean >= 0.5
         match self.reference_class:
             case "truthful":
@@ -151,26 +202,20 @@ class Estimates:
             case "predicted":
                 return says
             case "predicted_at_reference":
-                return np.broadcast_to(says[self.measured.k_star], says.shape)
-
-
-def _own(retrained: Retrained) -> Iterator[tuple[np.ndarray, np.ndarray, Groups]]:
-    """Yield each draw with the groups of its own flips."""
-    for draw, (clean, cut) in enumerate(zip(retrained.clean, retrained.cut, strict=True)):
-        yield clean, cut, groups(flips(clean, cut), retrained.k_star(draw))
-
-
-def _crossed(halves: Retrained) -> Iterator[tuple[np.ndarray, np.ndarray, Groups]]:
-    """Yield what each half's probes measure, with the groups of the other half's flips."""
-    for measures, assigns in ((1, 0), (0, 1)):
-        flipped = flips(halves.clean[assigns], halves.cut[assigns])
-        yield halves.clean[measures], halves.cut[measures], groups(flipped, halves.k_star(assigns))
+                return np.broadcast_to(says[self.measured.k_star if k_star is None else k_star], says.shape)
 
 
 def rows(
-    estimated: Estimated, measured: Measured, groupings: Sequence[Grouping], constants: Mapping[str, str]
+    estimated: Estimated,
+    measured: Measured,
+    groupings: Sequence[Grouping],
+    anchors: Sequence[Anchor],
+    constants: Mapping[str, str],
 ) -> pa.Table:
-    """Return the DELTA_P rows of an estimate; ``constants``: model, dataset, extractor, site and position."""
+    """Return the DELTA_P rows of an estimate, of the groupings and anchors that the run asks for.
+
+    ``constants``: model, dataset, extractor, site and position.
+    """
     parts = []
     for number, draw in enumerate(estimated.draws):
         layers, samples = np.nonzero(np.isfinite(draw.delta_p))
@@ -192,5 +237,6 @@ def rows(
                 "p_knockout": draw.cut[layers, samples],
                 "delta_p": draw.delta_p[layers, samples],
             }
-            parts.append(pa.table(columns).select(DELTA_P.names).cast(DELTA_P))
+            of_anchors = np.isin(columns["anchor"], anchors)
+            parts.append(pa.table(columns).select(DELTA_P.names).cast(DELTA_P).filter(of_anchors))
     return pa.concat_tables([DELTA_P.empty_table(), *parts])

@@ -29,20 +29,22 @@ def findings(
     """
     settings = stage.controls
     estimates = Estimates(measured, found, settings, stage.reference_class)
-    bootstrap = Bootstrap(measured.samples, stage.bootstrap, settings.min_n)
+    bootstrap = Bootstrap.seeded(measured.samples, stage.bootstrap, settings.min_n)
     rows = Rows(constants, stage.bootstrap.level)
     controls = list(estimates.controls())
 
     stable = regrouping(estimates, anchors, settings.stable, rows)
     controls.append(estimates.stable(majority(verdicts(estimates)[0])[0], stable))
     compare(estimates.method(), controls, bootstrap, rows)
-    classes(estimates, bootstrap, rows)
+    random = [each for each in controls if each.name in ("random_tokens", "random_mass")]
+    classes(estimates.method(), random, measured.truthful["test"], bootstrap, rows)
     permuted = next((each for each in controls if each.estimate == "permuted_labels"), None)
     bimodality(estimates, permuted, settings.seed, rows)
     refits(estimates, bootstrap, rows)
     strength(estimates, settings.strength, bootstrap, rows)
     cuts.dose(estimates, bootstrap, rows)
     cuts.alike(estimates, bootstrap, rows)
+    cuts.logit_change(estimates, rows)
     if settings.interventions and settings.interventions.windows:
         cuts.windows(estimates, settings.interventions.windows, bootstrap, rows)
     if settings.interventions and settings.interventions.heads:

@@ -25,15 +25,15 @@ class Cut:
     rows: np.ndarray
     """The row of each test sample, -1 where it has none; shape (samples,)."""
 
-    def probability(self, probe: Probe, place: int) -> np.ndarray:
-        """Return the probability of ``truthful`` by ``probe`` at ``place`` of the files' first dimension.
+    def at(self, place: int) -> np.ndarray:
+        """Return the test samples' activations at ``place`` of the files' first dimension, shape (samples, hidden).
 
-        Shape (samples,); NaN where a sample was not measured.
+        NaN where a sample was not measured.
         """
         there = self.rows >= 0
-        found = np.full(len(self.rows), np.nan)
-        if there.any():
-            found[there] = probe.probability(self.files.layer(place)[self.rows[there]])
+        activations = self.files.layer(place)
+        found = np.full((len(self.rows), activations.shape[1]), np.nan, dtype=activations.dtype)
+        found[there] = activations[self.rows[there]]
         return found
 
 

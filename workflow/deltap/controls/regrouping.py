@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltap.controls.bimodality import kappa
+from deltap.controls.compare import deeper_half
 from deltap.controls.estimates import Estimates, flips
 from deltap.controls.rows import Rows
 
@@ -17,7 +18,7 @@ def verdicts(estimates: Estimates) -> np.ndarray:
     """
     found = estimates.found
     every = [flips(found.clean, found.cut), *map(flips, found.refits.clean, found.refits.cut)]
-    return np.stack(every)[:, found.clean.shape[0] // 2 :]
+    return np.stack(every)[:, deeper_half(len(found.clean))]
 
 
 def majority(flipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -29,13 +30,18 @@ def majority(flipped: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return share >= 0.5, np.maximum(share, 1 - share)
 
 
-def by_chance(flipped: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Return the same verdicts dealt out anew among the samples, for each layer and probe on its own.
+def by_chance(flipped: np.ndarray, truthful: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Return the same verdicts dealt out anew among the samples of a class, for each layer and probe on its own.
 
-    As many flip as before, but nobody more often than others: the agreement that is left is the one that the flip rates
-    alone give. Nobody is stable who is not in most layers, and where few flip all others are "stable" by chance.
+    ``truthful``: what each probe calls a clean sample, of the same shape. As many of each class flip as before, but
+    nobody more often than others of it: the agreement that is left is the one that class and flip rates alone give.
+    Nobody is stable who is not in most layers, and where few flip all others are "stable" by chance.
     """
-    return random.permuted(flipped, axis=-1)
+    dealt = np.empty_like(flipped)
+    for place in np.ndindex(flipped.shape[:-1]):
+        for inside in (truthful[place], ~truthful[place]):
+            dealt[place][inside] = random.permutation(flipped[place][inside])
+    return dealt
 
 
 def regrouping(estimates: Estimates, anchors: pa.Table, share: float, rows: Rows) -> np.ndarray:
@@ -51,7 +57,9 @@ def regrouping(estimates: Estimates, anchors: pa.Table, share: float, rows: Rows
       groupings with each other, mean over the deeper half.
     """
     flipped = verdicts(estimates)
-    shuffled = by_chance(flipped, np.random.default_rng([estimates.settings.seed, _NUMBER]))
+    found = estimates.found
+    says_truthful = np.stack([found.clean, *found.refits.clean])[:, deeper_half(len(found.clean))] >= 0.5
+    shuffled = by_chance(flipped, says_truthful, np.random.default_rng([estimates.settings.seed, _NUMBER]))
     n = flipped.shape[-1]
     if not n:
         return np.zeros(0, dtype=bool)

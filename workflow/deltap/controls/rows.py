@@ -1,6 +1,6 @@
 """Rows of CONTROLS, as the controls' modules put them down."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,12 @@ class Rows:
 
     def curve(self, control: str, statistic: str, curve: Curve, **columns: Any) -> None:
         """Add a curve, layer by layer with the interval of each, and its mean over the deeper half."""
-        self._layers(control, statistic, curve, curve.interval(self.level), None, columns)
+        self._points(control, statistic, curve, curve.interval(self.level), None, _layers(curve), columns)
         self.mean(control, statistic, curve, **columns)
 
     def difference(self, control: str, statistic: str, curve: Curve, **columns: Any) -> None:
         """Add a curve that may be zero, with a band that covers all layers at once and p corrected for their number."""
-        self._layers(control, statistic, curve, curve.band(self.level), curve.p(), columns)
+        self._points(control, statistic, curve, curve.band(self.level), curve.p(), _layers(curve), columns)
         self.mean(control, statistic, curve, tested=True, **columns)
 
     def mean(self, control: str, statistic: str, curve: Curve, tested: bool = False, **columns: Any) -> None:
@@ -50,28 +50,34 @@ class Rows:
         ends = {"n": int(point.n[0]), "ci_low": low, "ci_high": high, "p": point.p()[0] if tested else None}
         self.add(control, statistic, point.resampled.estimate[0], **{**ends, **columns})
 
-    def _layers(
+    def places(
+        self, control: str, statistic: str, curve: Curve, places: Sequence[Mapping[str, Any]], **columns: Any
+    ) -> None:
+        """Add the points of a curve over something else, with the interval of each; ``places``: their columns."""
+        self._points(control, statistic, curve, curve.interval(self.level), None, places, columns)
+
+    def _points(
         self,
         control: str,
         statistic: str,
         curve: Curve,
         ends: tuple[np.ndarray, np.ndarray],
         p: np.ndarray | None,
+        places: Sequence[Mapping[str, Any]],
         columns: Mapping[str, Any],
     ) -> None:
-        for layer, (n, value, low, high) in enumerate(zip(curve.n, curve.resampled.estimate, *ends, strict=True)):
-            of_layer = {
-                "layer": layer,
-                "n": int(n),
-                "ci_low": low,
-                "ci_high": high,
-                "p": None if p is None else p[layer],
-            }
-            self.add(control, statistic, value, **{**of_layer, **columns})
+        points = zip(places, curve.n, curve.resampled.estimate, *ends, strict=True)
+        for index, (place, n, value, low, high) in enumerate(points):
+            ending = {"n": int(n), "ci_low": low, "ci_high": high, "p": None if p is None else p[index]}
+            self.add(control, statistic, value, **{**place, **ending, **columns})
 
     def table(self) -> pa.Table:
         """Return the rows as a CONTROLS table."""
         return pa.Table.from_pylist(self._rows, CONTROLS)
+
+
+def _layers(curve: Curve) -> list[dict[str, int]]:
+    return [{"layer": layer} for layer in range(len(curve.n))]
 
 
 def _number(value: float | None) -> float | None:

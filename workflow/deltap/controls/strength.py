@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from deltap.controls.compare import Bootstrap
+from deltap.controls.compare import Bootstrap, deeper_half
 from deltap.controls.estimates import Estimates, flips
-from deltap.controls.probabilities import tempered
 from deltap.controls.rows import Rows
-from deltap.delta_p import delta_p
 
 
 def strength(estimates: Estimates, values: tuple[float, ...], bootstrap: Bootstrap, rows: Rows) -> None:
@@ -16,15 +14,13 @@ def strength(estimates: Estimates, values: tuple[float, ...], bootstrap: Bootstr
     temperature of the least validation log loss (control ``strength calibrated``). A level that moves with the strength
     is not a property of the model.
     """
-    found = estimates.found.strengths
-    deep = slice(found.clean.shape[1] // 2, None)
+    found, calibrated = estimates.found.strengths, estimates.found.strengths_calibrated
+    deep = deeper_half(found.clean.shape[1])
     for index, value in enumerate(values):
-        clean, cut = found.clean[index], found.cut[index]
-        q = flips(clean, cut)[None]
+        q = flips(found.clean[index], found.cut[index])[None]
         rows.mean("strength", "flip_rate", bootstrap.share(q), grouping="per_layer", at=value)
         rows.add("strength", "auroc", float(np.mean(found.auroc[index, deep])), at=value)
         rows.add("strength", "temperature", float(np.mean(found.temperature[index, deep])), at=value)
-        calibrated = tempered(clean, found.temperature[index]), tempered(cut, found.temperature[index])
-        for control, (before, after) in (("strength", (clean, cut)), ("strength calibrated", calibrated)):
-            change = delta_p(before, after, estimates.refers_to_truthful(clean))[None]
+        for control, said in (("strength", found), ("strength calibrated", calibrated)):
+            change = estimates.delta_p(said.clean[index], said.cut[index], found.k_star(index))[None]
             rows.mean(control, "delta_p", bootstrap.mean(change, q), grouping="per_layer", group="q_anchored", at=value)

@@ -21,6 +21,7 @@ WINDOW = "window_"
 BLACK = (0.0, 0.0, 0.0)
 # Times a line's width, and opacity of the band.
 METHOD_WIDTH, CONTROL_WIDTH, CONTROL_BAND = 1.6, 0.8, 0.5 * BAND_ALPHA
+REWEIGHTED = ("reweighted",)
 # The curves of a figure that names none, as far as they are there.
 USUAL: dict[str, tuple[ControlName, ...]] = {
     "flip_rate": (METHOD, "random_tokens", "permuted_labels", "noise", "cross_fitted"),
@@ -28,9 +29,14 @@ USUAL: dict[str, tuple[ControlName, ...]] = {
     "delta_p": (METHOD, "random_tokens", "random_mass", "answer_queries", "noise"),
     "delta_p of a group": (METHOD, "random_tokens same_groups", "noise same_groups", "cross_fitted"),
     "flip_rate_difference": ("random_tokens", "permuted_labels", "noise"),
-    "gap_difference": ("random_tokens", "permuted_labels", "noise"),
+    "gap_difference": (
+        "random_tokens",
+        "random_tokens cross_fitted",
+        "random_tokens leave_layers_out",
+        "random_tokens class",
+    ),
     "delta_p_difference": ("random_tokens", "random_mass", "noise"),
-    "delta_p_difference of a group": ("random_tokens same_groups", "random_mass same_groups", "noise same_groups"),
+    "delta_p_difference of a group": ("random_tokens", "random_mass", "noise"),
 }
 
 
@@ -78,7 +84,6 @@ def _chosen_rows(rows: pd.DataFrame, entry: ControlsFigure) -> pd.DataFrame:
     grouping = "" if of_all and not windows else _grouping(rows, entry)
     rows = rows[rows["grouping"] == grouping]
     groups = ANCHORS if entry.group == "both" else (entry.group or "",)
-    groups_of = {"class": ("reweighted",)}
     found = sorted({*rows["control"]}, key=lambda name: (len(name), name))
     if windows:
         names = [name for name in found if name.startswith(WINDOW)]
@@ -87,7 +92,7 @@ def _chosen_rows(rows: pd.DataFrame, entry: ControlsFigure) -> pd.DataFrame:
     parts = {
         (name, group): rows[(rows["control"] == name) & (rows["group"] == group)].assign(curve=_key(name, group))
         for name in names
-        for group in groups_of.get(name, groups)
+        for group in (REWEIGHTED if name.split(" ")[-1] == "class" else groups)
     }
     missing = [name for (name, _), part in parts.items() if part.empty]
     if not parts or len(missing) == len(parts) or (entry.controls and missing):
@@ -117,14 +122,14 @@ def _key(control: str, group: str) -> str:
 
 def _curves(rows: pd.DataFrame, entry: ControlsFigure) -> list[Curve]:
     """Return the curves in the legend's order."""
-    families = [name for name in CONTROL_LABELS if name not in (METHOD, "refits")]
+    families = [name for name in CONTROL_LABELS if name not in (METHOD, "refits", SAME_GROUPS)]
     controls = list(dict.fromkeys(rows["control"]))
     windows = [name for name in controls if name.startswith(WINDOW)]
     palette = dict(zip(families, distinct_colours(entry.palette, len(families)), strict=True))
     palette |= dict(zip(windows, distinct_colours(entry.palette, len(windows)), strict=True))
     curves = []
     for control, group in rows[["control", "group"]].drop_duplicates().itertuples(index=False):
-        family, place = control.removesuffix(f" {SAME_GROUPS}"), controls.index(control)
+        family, place = _family(control), controls.index(control)
         label = _label(control)
         if entry.group == "both":
             label = f"{ANCHOR_LABELS[group]} ({label})"
@@ -134,7 +139,7 @@ def _curves(rows: pd.DataFrame, entry: ControlsFigure) -> list[Curve]:
                 label[0].upper() + label[1:],
                 label,
                 palette.get(family, BLACK),
-                _dash(group, place, entry, second=(METHOD if control == "refits" else family) in controls[:place]),
+                _dash(group, place, entry, second=family in map(_family, controls[:place])),
                 MARKERS[place % len(MARKERS)] if entry.redundant == "markers" else None,
                 place,
                 "no value",
@@ -157,8 +162,21 @@ def _label(control: str) -> str:
     if control.startswith(WINDOW):
         width = control.removeprefix(WINDOW)
         return "single layer" if width == "1" else f"window of {width} layers"
-    family = control.removesuffix(f" {SAME_GROUPS}")
-    return CONTROL_LABELS[family] + (", same groups" if family != control else "")
+    parts = [CONTROL_LABELS[part] for part in _parts(control)]
+    return ", ".join(parts)
+
+
+def _parts(control: str) -> list[str]:
+    """Return what was cut or permuted, and what was estimated then, as far as a control is not as the method."""
+    return control.replace("permuted_labels_", "permuted_labels ").split(" ")
+
+
+def _family(control: str) -> str:
+    """Return whose colour a control has: that of its estimator, else of its cut; the method's own repetition is its."""
+    if control == "refits":
+        return METHOD
+    parts = _parts(control)
+    return parts[0] if parts[-1] == SAME_GROUPS else parts[-1]
 
 
 def _dash(group: str, place: int, entry: ControlsFigure, second: bool) -> Dash:

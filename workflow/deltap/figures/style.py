@@ -18,7 +18,7 @@ Dash = Literal["-", "--"] | tuple[float, tuple[float, ...]]
 
 ANCHOR_LABELS = {"q_anchored": "Q-Anchored", "a_anchored": "A-Anchored"}
 # Controls (column ``control`` of CONTROLS) in the words of the field. Each has the palette's colour of its place, the
-# method and its own repetition apart, which are black.
+# method and its own repetition apart, which are black; the last is no control, but what others are of.
 CONTROL_LABELS = {
     "random_tokens": "random tokens cut",
     "permuted_labels": "permuted labels",
@@ -32,6 +32,7 @@ CONTROL_LABELS = {
     "calibrated": "calibrated probes",
     "exact_question": "exact question cut",
     "refits": "probes trained anew",
+    "same_groups": "same groups",
 }
 MARKERS = "osD^vPX*"
 BAND_ALPHA = 0.18

@@ -14,16 +14,15 @@ class Attention:
         self._queries = np.arange(first, first + len(weights))
 
     def removed(self, keys: Sequence[int], first_query: int = 0) -> float:
-        """Return the share of a later token's attention that cutting ``keys`` removes, 0 … 1.
+        """Return how much of its attention a token of the sample loses, on average, by cutting ``keys``, 0 … 1.
 
-        With A[i, j] the weight with which query i attends to key j, and S the keys: the mean, over the queries i from
-        ``first_query`` on that are not in S and stand behind one of S, of the sum of A[i, j] over the j in S. Queries
-        before ``first`` do not count, which are those of template and examples: the clean pass does not compute them
-        for each sample. 0 where there is no such query.
+        With A[i, j] the weight with which query i attends to key j, and S the keys: the sum of A[i, j] over the j in S
+        and the queries i that lose them (those from ``first_query`` on that are not in S), divided by the number of
+        *all* queries, so that the masses of different S are shares of one and the same whole. Queries before ``first``
+        are not among them, which are those of template and examples: the clean pass does not compute them for each
+        sample.
         """
         keys = list(keys)
-        if not keys:
-            return 0.0
-        later = (self._queries > min(keys)) & (self._queries >= first_query) & ~np.isin(self._queries, keys)
+        losing = (self._queries >= first_query) & ~np.isin(self._queries, keys)
         # Causal attention has no weight on keys behind the query.
-        return float(self._weights[later][:, keys].sum(axis=1).mean()) if later.any() else 0.0
+        return float(self._weights[losing][:, keys].sum() / len(self._queries))
