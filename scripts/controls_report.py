@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from deltap import cli
-from deltap.controls.differences import differences, level, tested_samples
+from deltap.controls.differences import differences, level, samples_by_dataset
 from deltap.controls.report import report
 from deltap.delta_p import each_series
 from deltap.files import write_text
@@ -19,14 +19,11 @@ def main(options: argparse.Namespace) -> None:
     settings, bootstrap = stage.controls, stage.bootstrap
     metadata = read_metadata(options.table)
     names = {kind: dict(pairs) for kind, pairs in metadata.get("labels", {}).items()}
-    samples: dict[str, set[str]] = {}
-    for series in each_series(iterate_table(options.table, DELTA_P)):
-        for dataset, question_ids in tested_samples(series, settings).items():
-            samples.setdefault(dataset, set()).update(question_ids)
+    samples = samples_by_dataset(each_series(iterate_table(options.table, DELTA_P)), settings)
     levels = []
     for series in each_series(iterate_table(options.table, DELTA_P)):
-        dataset = str(series["dataset"][0])
-        if dataset in samples and (found := level(series, settings, bootstrap, samples[dataset])):
+        of_dataset = samples.get(str(series["dataset"][0]), set())
+        if found := level(series, settings, bootstrap, of_dataset):
             levels.append(found)
     between = differences(levels, settings, bootstrap.level)
     inputs = [metadata.get("provenance"), read_metadata(options.statistics).get("provenance")]

@@ -1,6 +1,7 @@
 """The statistics of the controls, on data whose answer is known."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import effect
@@ -8,7 +9,7 @@ from deltap.anchors import anchor
 from deltap.controls.bimodality import component, dip, gain_of_two, kappa, threshold
 from deltap.controls.classes import reweighted_gap
 from deltap.controls.compare import Bootstrap, deeper_half
-from deltap.controls.cuts import dose, heads, windows
+from deltap.controls.cuts import alike, dose, heads, windows
 from deltap.controls.estimates import Estimates
 from deltap.controls.findings import findings
 from deltap.controls.measured import Cut
@@ -64,6 +65,33 @@ def test_chance_among_a_controls_draws_is_in_the_interval():
     assert curve.resampled.estimate == pytest.approx(15)
     assert low < 8
     assert high > 22
+
+
+@pytest.mark.parametrize("number", [2, 3, 5])
+def test_few_draws_of_a_control_do_not_understate_chance(number):
+    """The variance of the mean of D draws is s² / D with s² their unbiased variance."""
+    levels = np.random.default_rng(number).normal(size=number)
+    values = np.repeat(levels[:, None, None], 50, axis=2)
+    curve = Bootstrap.seeded(50, BootstrapSettings(draws=20_000)).mean(values, np.ones(values.shape, dtype=bool))
+    assert curve.resampled.draws.var() == pytest.approx(levels.var(ddof=1) / number, rel=0.05)
+    assert curve.resampled.estimate == pytest.approx(levels.mean())
+
+
+def test_both_halves_of_a_draw_are_drawn_together():
+    values = np.array([0.0, 10.0, 4.0, 6.0])[:, None, None] * np.ones((4, 1, 30))  # two draws of the same mean
+    bootstrap = Bootstrap.seeded(30, DRAWS)
+    everybody = np.ones(values.shape, dtype=bool)
+    assert bootstrap.mean(values, everybody, together=2).resampled.draws == pytest.approx(5)
+    assert bootstrap.mean(values[:2], everybody[:2], together=2).resampled.draws == pytest.approx(5)
+    assert bootstrap.mean(values, everybody).resampled.draws.std() > 0.5
+
+
+def test_the_standard_deviation_is_that_of_all_samples_and_draws():
+    values = np.random.default_rng(0).normal(7, 3, (2, 1, 400))
+    curve = Bootstrap.seeded(400, DRAWS).deviation(values)
+    assert curve.resampled.estimate == pytest.approx(values.std())
+    low, high = curve.interval(0.95)
+    assert low < 3 < high
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
@@ -223,8 +251,6 @@ def series(tmp_path_factory):
          "anchor_reference": str(anchor(np.array([flip]))[0])}
         for site in ("attn", "mlp") for layer in (0, 1) for name, flip in zip(measured.question_ids, q, strict=True)
     ]  # fmt: skip
-    import pyarrow as pa
-
     controls, table = findings(measured, found, stage, pa.Table.from_pylist(rows, ANCHORS), CONSTANTS)
     return estimates, controls, table
 
@@ -247,14 +273,6 @@ def test_the_table_has_each_statistic_once(series):
     assert not frame.duplicated(keys).any()
     inner = frame[frame["ci_low"].notna() & (frame["control"] != "refits")]  # probes of refits are worse ones
     assert ((inner["ci_low"] <= inner["value"] + 1e-9) & (inner["value"] <= inner["ci_high"] + 1e-9)).mean() > 0.995
-
-
-def test_the_effect_is_more_than_noise_gives(series):
-    _, _, table = series
-    found = value(table, "noise same_groups", "gap_difference", grouping="reference")
-    assert found["value"] < -20
-    assert found["ci_high"] < 0
-    assert found["p"] < 0.01
 
 
 def test_stronger_probes_draw_deeper_curves_but_flip_alike(series):
@@ -328,6 +346,56 @@ def test_windows_and_heads_are_read_at_k_star(series):
     assert len(of_heads) == effect.LAYERS  # three layers of four heads
     assert of_heads[5, 3.0] == pytest.approx(expected, abs=1e-3)
     assert of_heads.drop((5, 3.0)).to_numpy() == pytest.approx(0, abs=1e-4)
+
+
+def test_how_alike_the_cuts_are_is_counted_and_what_is_left_where_they_are(series):
+    """Of two draws: samples whose masses are equal, and whose tokens are all of the question."""
+    estimates, _, _ = series
+    found, measured = estimates.found, estimates.measured
+    count = measured.samples
+    place = np.arange(count)
+    equal, matched = place % 2 == 0, place % 4 == 0
+    own = estimates.delta_p(found.clean, found.cut)
+    sign = np.where(estimates.refers_to_truthful(found.clean), 1, -1)
+    # Where the masses are equal the other cut takes 3 points less of ΔP, where all tokens are the question's 5 less.
+    less = np.where(matched, 5.0, np.where(equal, 3.0, 100.0))
+    cut = (found.clean + sign * (own + less) / 100)[None]
+    rows = [
+        {"question_id": name, "intervention": "random_tokens", "draw": draw, "tokens": [3, 5],
+         "exact_question_tokens": 2, "from_question": 2 if matched[index] else 1,
+         "exact_mass": 0.2, "mass": 0.2 * (1.05 if equal[index] else 1.3)}
+        for draw in (0, 1) for index, name in enumerate(measured.question_ids)
+    ]  # fmt: skip
+    keys = [("random_tokens", draw) for draw in (0, 1)]
+    object.__setattr__(measured, "table", pa.Table.from_pylist(rows))
+    found.own.cuts.update(dict.fromkeys(keys, cut))
+    try:
+        table = Rows(CONSTANTS, 0.95)
+        alike(estimates, Bootstrap.seeded(count, DRAWS), table)
+    finally:
+        object.__setattr__(measured, "table", None)
+        for key in keys:
+            del found.own.cuts[key]
+    frame = table.table()
+    for statistic, expected in (("tokens", 2), ("exact_tokens", 2), ("exact_mass", 20), ("mass", 23.5),
+                                ("equal_mass", 50), ("matched", 25)):  # fmt: skip
+        assert value(frame, "random_tokens", statistic)["value"] == pytest.approx(expected, abs=0.05)
+    matches = value(frame, "random_tokens", "delta_p_difference", group="matched")
+    assert matches["value"] == pytest.approx(-5, abs=0.01)
+    assert matches["n"] == matched.sum()
+    assert value(frame, "random_tokens", "delta_p_difference", group="equal_mass")["value"] == pytest.approx(
+        -(5 * matched.sum() + 3 * (equal & ~matched).sum()) / equal.sum(), abs=0.01
+    )
+
+
+def test_how_far_a_cut_moves_the_probe_is_the_standard_deviation_of_the_logits_change(tmp_path):
+    measured, _ = effect.measured(tmp_path, activation_noise=1.0, random_cuts=1, weaker=0.5)
+    found = probabilities(measured, ControlSettings(permuted_labels=0, noise=0, refits=0, strength=()))
+    exact, random = (np.mean(found.logit_change[key]) for key in (("exact_question", 0), ("random_tokens", 0)))
+    assert random == pytest.approx(exact / 2, rel=0.1)
+    probe = measured.probes[3]
+    moved = probe.logit(measured.cut.at(3)) - probe.logit(measured.clean.layer(3)[measured.rows["test"]])
+    assert found.logit_change["exact_question", 0][3] == pytest.approx(moved.std())
 
 
 def test_a_larger_dose_flips_more(series):

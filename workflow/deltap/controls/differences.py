@@ -1,7 +1,7 @@
 """Differences between models and between data sets, with intervals."""
 
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -28,10 +28,14 @@ class Level:
     """By statistic and grouping, curves of one point."""
 
 
-def tested_samples(table: pa.Table, settings: ControlSettings) -> dict[str, set[str]]:
-    """Return the test samples of one series' DELTA_P rows that `level` takes the means of, by data set."""
-    table = _methods_own(table, settings)
-    return {str(table["dataset"][0]): {*table["question_id"].to_pylist()}} if len(table) else {}
+def samples_by_dataset(tables: Iterable[pa.Table], settings: ControlSettings) -> dict[str, set[str]]:
+    """Return the test samples of all series on a data set; ``tables``: the DELTA_P rows of one series after another."""
+    found: dict[str, set[str]] = {}
+    for table in tables:
+        own = _methods_own(table, settings)
+        if len(own):
+            found.setdefault(str(own["dataset"][0]), set()).update(own["question_id"].to_pylist())
+    return found
 
 
 def level(

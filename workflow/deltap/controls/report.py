@@ -173,12 +173,12 @@ def _shows(value: float, context: _Context) -> bool:
 def _gaps(series: Series, context: _Context) -> list[str]:
     rows: list[list[Any]] = []
     for estimator in ESTIMATORS:
-        rows.append([f"**{estimator.words}**", *(estimator.method(each) for each in series.values())])
+        rows.append([f"the method: {estimator.words}", *(estimator.method(each) for each in series.values())])
         for chance, words in CHANCE.items():
             rows.append([f"{words}: {estimator.words}", *(estimator.by(chance, each) for each in series.values())])
     return _table(
         "The gap, and what gives one without an effect",
-        "In bold the method's, by each estimator; below it the same estimator where there is no effect to be found. "
+        "The method by each estimator, and below it the same estimator where there is no effect to be found. "
         "*Own flips*: groups by the flips under that very cut. *Cross-fitted*: groups by probes from one half of the "
         "training samples, ΔP by probes from the other; it removes what the probes learnt by chance. *Groups of "
         f"farther layers*: those of the best layer more than {context.settings.leave_layers_out} layers away; it "
