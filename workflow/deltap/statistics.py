@@ -76,7 +76,8 @@ def simultaneous_band(estimate: np.ndarray, draws: np.ndarray, level: float) -> 
     estimate_k ± c · s_k with s_k the standard deviation of layer k's draws and c the ``level`` quantile over draws of
     max_k |draw_k - estimate_k| / s_k (sup-t). ``estimate`` has the shape (layers,), ``draws`` (draws, layers). A layer
     whose estimate is NaN, or has fewer than two draws, is left out; its ends are NaN. A layer whose draws are all the
-    same has a band of no width. Source: Montiel Olea & Plagborg-Møller 2019, with bootstrap draws (algorithm 1).
+    same has a band of no width. Source: Montiel Olea & Plagborg-Møller 2019, with bootstrap draws. With few
+    samples it is too narrow (docs/controls.md).
     """
     scale, largest = _studentised(estimate, draws)
     half = scale * (np.quantile(largest, level) if len(largest) else 0.0)
