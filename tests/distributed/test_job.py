@@ -1,4 +1,4 @@
-"""The inference job by several ranks: the same files as by one process, and chunks that outlive a killed rank."""
+"""The jobs that load the model, by several ranks: the files of one process, and chunks that outlive a killed rank."""
 
 import os
 import signal
@@ -12,11 +12,19 @@ import torch
 from test_engines import engines, entry
 
 import tiny
-from deltap.settings import InferenceSettings, InferenceStage, PromptSettings
-from deltap.tables import ANSWERS, QUESTIONS, read_metadata, read_table, write_table
+from deltap.settings import (
+    HeadSettings,
+    InferenceSettings,
+    InferenceStage,
+    InterventionSettings,
+    InterventionsStage,
+    PromptSettings,
+    WindowSettings,
+)
+from deltap.tables import ANSWERS, INTERVENTIONS, PROBES, QUESTIONS, read_metadata, read_table, write_table
 from deltap.tensors import ActivationFiles
 
-SCRIPT = starting.ROOT / "scripts" / "inference.py"
+SCRIPT, INTERVENTIONS_SCRIPT = (starting.ROOT / "scripts" / name for name in ("inference.py", "interventions.py"))
 pytestmark = pytest.mark.xdist_group("distributed")
 NAMES = [
     f"{first}{last}" for first in ("Ar", "Bel", "Cor", "Dun", "El", "Fa") for last in ("ania", "bury", "cia", "dor")
@@ -115,6 +123,67 @@ def test_a_killed_rank_stops_the_job_and_its_chunks_are_taken_up(inputs, tmp_pat
     starting.finish(start(inputs, tmp_path / "again", engine="accelerate", ranks=2), seconds=500)
     for path in (tmp_path / "again" / "out").iterdir():
         assert path.read_bytes() == (tmp_path / "out" / path.name).read_bytes(), path.name
+
+
+def intervene(inputs, answers, folder, **changes):
+    """Start the job of the other cuts, of samples that one process answered."""
+    settings = entry(max_new_tokens=8, **changes)
+    stage = InterventionsStage(
+        **{"model": "m", "dataset": "d", "extractor": "auto", "entry": settings, "prompt": PromptSettings()},
+        interventions=InterventionSettings(
+            random_tokens=1,
+            random_mass=1,
+            dose=(1,),
+            windows=WindowSettings(widths=(2,)),
+            heads=HeadSettings(layers=(1,)),
+        ),
+        site="attn",
+        position="exact_answer_last",
+        chunk_questions=4,
+        seed=0,
+    )
+    scores = [
+        {"model": "m", "dataset": "d", "site": "attn", "position": "exact_answer_last", "split": "validation",
+         "layer": layer, "auroc": 0.9 - abs(layer - 2) / 10}
+        for layer in range(4)
+    ]  # fmt: skip
+    folder.mkdir(exist_ok=True)
+    write_table(folder / "scores.parquet", scores, PROBES, {})
+    arguments = ("--settings", stage.model_dump_json(exclude_none=True), "--answers", answers, "--model", inputs[0])
+    places = ("--scores", folder / "scores.parquet", "--store", folder / "store", "--out", folder / "out")
+    options = ("--engine", settings.engine, "--device", "cpu", "--log", str(folder / "job.log"))
+    log = ("--log", folder / "job.log")
+    return starting.start(INTERVENTIONS_SCRIPT, *arguments, *places, *log, ranks=settings.ranks, options=options)
+
+
+@pytest.fixture(scope="module")
+def cut_alone(inputs, alone, tmp_path_factory):
+    """The other cuts by one process."""
+    folder = tmp_path_factory.mktemp("cut")
+    starting.finish(intervene(inputs, alone / "out" / "answers.parquet", folder), seconds=500)
+    return folder
+
+
+@engines
+def test_the_other_cuts_are_those_of_one_process(inputs, alone, cut_alone, tmp_path, engine):
+    answers = alone / "out" / "answers.parquet"
+    starting.finish(intervene(inputs, answers, tmp_path, engine=engine, ranks=2), seconds=500)
+    ours, theirs = (
+        read_table(folder / "out" / "interventions.parquet", INTERVENTIONS).to_pylist()
+        for folder in (tmp_path, cut_alone)
+    )
+    masses = [(row.pop("mass"), row.pop("exact_mass")) for row in ours]
+    expected = [(row.pop("mass"), row.pop("exact_mass")) for row in theirs]
+    assert ours == theirs  # the same tokens are cut
+    for found, wanted in zip(masses, expected, strict=True):
+        assert found == (None, None) if None in wanted else found == pytest.approx(wanted, abs=1e-5)
+    names = sorted(path.name for path in (cut_alone / "out").glob("*.safetensors"))
+    assert len(names) == 6
+    for name in names:
+        one, other = (ActivationFiles([folder / "out" / name]) for folder in (tmp_path, cut_alone))
+        assert one.rows > 0
+        for place in range(one.layers):
+            torch.testing.assert_close(one.layer(place), other.layer(place), atol=1e-5, rtol=0)
 
 
 def children(pid: int) -> list[int]:

@@ -9,9 +9,11 @@ import re
 import shlex
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from deltap.errors import DeltapError
 
@@ -61,6 +63,25 @@ def check(path: str | Path, whole: bool = True) -> bool:
     path = Path(path)
     state = path.stat()
     return _checked(path, whole, (state.st_size, state.st_mtime_ns, state.st_ino))
+
+
+@contextmanager
+def opened(path: Path, framework: str, missing: str = "") -> Iterator[Any]:
+    """Open a safetensors file that has a checksum, for ``framework`` (np, pt); raise DeltapError if it cannot be read.
+
+    ``missing``: what to do where there is no such file.
+    """
+    from safetensors import SafetensorError, safe_open  # tables need it not
+
+    try:
+        if not check(path):
+            raise ValueError("it has no checksum")
+        with safe_open(path, framework) as file:
+            yield file
+    except FileNotFoundError:
+        raise DeltapError(f"{path}: no such file{missing}") from None
+    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from None
 
 
 @lru_cache(maxsize=4096)

@@ -1,20 +1,17 @@
 """A trained probe, and the file that probes are kept in."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from scipy.special import expit
 
 from deltap import checksum
 from deltap.checksum import damaged
-from deltap.errors import DeltapError
 from deltap.files import whole
 from deltap.mixed import refuse_mixed, refuse_other_source
 from deltap.provenance import made
@@ -72,7 +69,7 @@ def write_probes(path: Path, probes: dict[tuple[str, str, int], Probe], metadata
 def read_probes(path: Path) -> dict[tuple[str, str, int], Probe]:
     """Return the probes that `write_probes` wrote; raise DeltapError if the file cannot be read."""
     found: dict[tuple[str, str, int], Arrays] = {}
-    with _opened(path) as file:
+    with checksum.opened(path, "np") as file:
         for key in file.keys():  # noqa: SIM118 - it is no mapping
             site, position, layer, name = key.split("/")
             found.setdefault((site, position, int(layer)), {})[name] = file.get_tensor(key)
@@ -85,7 +82,7 @@ def read_probes(path: Path) -> dict[tuple[str, str, int], Probe]:
 
 def made_probes(path: Path) -> Any:
     """Return what made a file of probes; raise DeltapError if it cannot be read."""
-    with _opened(path) as file:
+    with checksum.opened(path, "np") as file:
         return json.loads(file.metadata()["deltap"]).get("provenance")
 
 
@@ -94,19 +91,6 @@ def check_made_together(labels: Path, scores: Path, probes: Path) -> None:
     made_by = made_probes(probes)
     refuse_mixed(scores, probes, made(scores), made_by)
     refuse_other_source(probes, made_by, labels, made(labels))
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    try:
-        if not checksum.check(path):
-            raise ValueError("it has no checksum")
-        with safe_open(path, "np") as file:
-            yield file
-    except FileNotFoundError:
-        raise DeltapError(f"{path}: no such file") from None
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise damaged(path, error) from None
 
 
 def reference_layer(layers: Sequence[int], aurocs: Sequence[float]) -> int:

@@ -7,18 +7,15 @@ there, and a job that was killed finds the chunks that it had finished.
 
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from deltap import checksum, ranks
-from deltap.checksum import damaged
 from deltap.errors import DeltapError
 from deltap.files import digest, whole
 from deltap.lock import locked
@@ -96,14 +93,5 @@ class StoredTensor:
             return file.get_slice(self.name)[rows]
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[Any]:
-    try:
-        if not checksum.check(path):
-            raise ValueError("it has no checksum")
-        with safe_open(path, "pt") as file:
-            yield file
-    except FileNotFoundError:
-        raise DeltapError(f"{path}: no such chunk; start the job again") from None
-    except (SafetensorError, OSError, TypeError, KeyError, ValueError) as error:
-        raise damaged(path, error) from None
+def _open(path: Path) -> AbstractContextManager[Any]:
+    return checksum.opened(path, "pt", "; start the job again")
