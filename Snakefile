@@ -144,4 +144,5 @@ onsuccess:
     if drawn:
         print(f"\nFigures: {' '.join(map(str, drawn))}")
         print(f"Tables:  {RESULTS}/*.parquet, {RESULTS}/delta_p_summary.csv")
-        print(f"To read: {RESULTS}/verdict.md, {RESULTS}/samples.md, {RESULTS}/extraction.md")
+        reports = [Path(f"{RESULTS}/{name}.md") for name in ("verdict", "controls", "samples", "extraction")]
+        print(f"To read: {', '.join(str(report) for report in reports if report.exists())}")

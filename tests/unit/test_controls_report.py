@@ -44,6 +44,7 @@ def test_yes_no_and_cannot_tell_are_the_interval_s():
     found = text(asked(-3, -4, -2, 0.01, "d"), asked(-1, -3, 1, 0.4, "e"))
     assert cells(found, ALL) == ["yes: -3.0 (-4.0 … -2.0)", "cannot tell: -1.0 (-3.0 … 1.0)", "1 of 2"]
     assert cells(text(asked(3, 2, 4, 0.01, "d")), ALL) == ["no: 3.0 (2.0 … 4.0)", "0 of 1"]
+    assert cells(text(asked(-3, -4, -2, 0.01, "d"), asked(None, None, None, None, "e")), ALL)[1:] == ["–", "1 of 1"]
 
 
 def test_series_are_judged_together():
@@ -112,17 +113,19 @@ def test_what_is_not_there_is_no_number():
     assert "draws it cannot be below" not in found
 
 
-def test_differences_say_the_extractor_where_there_are_several():
-    def difference(extractor):
-        return {"model": "m", "dataset": "d", "other_model": "m", "other_dataset": "e", "extractor": extractor,
+def test_differences_name_what_tells_the_series_apart():
+    def difference(extractor, other_model="m"):
+        return {"model": "m", "dataset": "d", "other_model": other_model, "other_dataset": "e", "extractor": extractor,
                 "site": "attn", "position": "exact_answer_last", "statistic": "gap", "grouping": "reference",
                 "value": -5.0, "ci_low": -8.0, "ci_high": -2.0, "p": 0.01}  # fmt: skip
 
     any_row = asked(-3, -4, -2, 0.01, "d")
     one = text(any_row, differences=[difference("auto")])
-    assert cells(one, "gap (reference)") == ["Model, Questions", "Model, Others", "-5.0 (-8.0 … -2.0)", "0.010"]
+    assert cells(one, "gap (reference)") == ["Questions", "Others", "-5.0 (-8.0 … -2.0)", "0.010"]
     two = text(any_row, differences=[difference("auto"), difference("rules")])
-    assert cells(two, "gap (reference)")[0] == "Model, Questions, auto"
+    assert cells(two, "gap (reference)")[0] == "Questions, auto"
+    models = text(any_row, differences=[difference("auto", "n")])
+    assert cells(models, "gap (reference)")[:2] == ["Model, Questions", "n, Others"]
 
 
 def test_a_run_without_probes_says_so():

@@ -63,7 +63,7 @@ def changed(table, tmp_path, change):
 def test_there_is_a_panel_for_each_model_and_data_set_and_a_curve_for_each_control(table):
     figure = drawn(table, statistic="flip_rate")
     assert [panel.get_title() for panel in figure.axes] == [
-        "Qwen3-8B, PopQA", "Qwen3-8B, NQ", "Qwen3-32B, PopQA", "Qwen3-32B, NQ",
+        "Qwen3-8B\nPopQA", "Qwen3-8B\nNQ", "Qwen3-32B\nPopQA", "Qwen3-32B\nNQ",
     ]  # fmt: skip
     assert legend_texts(figure) == [
         "Exact question cut", "Random tokens cut", "Permuted labels", "Noise", "Cross-fitted",
@@ -157,7 +157,7 @@ def test_several_extractors_stand_side_by_side_where_all_are_asked_for(table, tm
     with pytest.raises(DeltapError, match=r"several values of extractor \(auto, rules\)"):
         drawn(path, statistic="flip_rate")
     figure = drawn(path, statistic="flip_rate", extractor="all", models=("qwen3-8b",), datasets=("nq",))
-    assert [panel.get_title() for panel in figure.axes] == ["Qwen3-8B, auto, NQ", "Qwen3-8B, rules, NQ"]
+    assert [panel.get_title() for panel in figure.axes] == ["Qwen3-8B, auto\nNQ", "Qwen3-8B, rules\nNQ"]
 
 
 def test_what_a_panel_lacks_stands_in_its_corner(table, tmp_path):

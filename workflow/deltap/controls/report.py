@@ -133,7 +133,10 @@ def _in_short(series: Series, context: _Context) -> list[str]:
     rows = []
     for question in questions(series):
         found = [question.statistic(each) for each in series.values()]
-        cells = [f"{answer(row)}: {row}" if row and context.directed else row for row in found]
+        words_of = [answer(row) if context.directed else markdown.NOTHING for row in found]
+        cells = [
+            row if word == markdown.NOTHING else f"{word}: {row}" for word, row in zip(words_of, found, strict=True)
+        ]
         rows.append([question.asks, *cells, _confirmed(found, context)])
     if not rows:
         return ["No other cut was made (`controls: interventions`), and nothing else can answer.\n"]
@@ -511,11 +514,12 @@ def _differences(table: pa.Table, names: Mapping[str, Mapping[str, str]]) -> lis
         return []
     frame = table.to_pandas()
     several = frame["extractor"].nunique() > 1
+    models = {*frame["model"], *frame["other_model"]}
 
     def whose(row: pd.Series, prefix: str) -> str:
-        model, dataset = row[f"{prefix}model"], row[f"{prefix}dataset"]
+        model = f"{_called(names, 'model', row[f'{prefix}model'])}, " if len(models) > 1 else ""
         which = f", {row['extractor']}" if several else ""
-        return f"{_called(names, 'model', model)}, {_called(names, 'dataset', dataset)}{which}"
+        return f"{model}{_called(names, 'dataset', row[f'{prefix}dataset'])}{which}"
 
     words = {"delta_p": "ΔP of Q-Anchored", "gap": "gap", "flip_rate": "flips, %"}
     rows = [

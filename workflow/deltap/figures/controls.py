@@ -29,12 +29,7 @@ USUAL: dict[str, tuple[ControlName, ...]] = {
     "delta_p": (METHOD, "random_tokens", "random_mass", "answer_queries", "noise"),
     "delta_p of a group": (METHOD, "random_tokens same_groups", "noise same_groups", "cross_fitted"),
     "flip_rate_difference": ("random_tokens", "permuted_labels", "noise"),
-    "gap_difference": (
-        "random_tokens",
-        "random_tokens cross_fitted",
-        "random_tokens leave_layers_out",
-        "random_tokens class",
-    ),
+    "gap_difference": ("random_tokens cross_fitted", "random_tokens leave_layers_out", "random_tokens class"),
     "delta_p_difference": ("random_tokens", "random_mass", "noise"),
     "delta_p_difference of a group": ("random_tokens", "random_mass", "noise"),
 }
@@ -55,7 +50,7 @@ def draw(table: pd.DataFrame, entry: ControlsFigure, labels: Labels, notice: str
     rows["n"] = rows["n"].fillna(1).where(rows["mean"].notna(), 0)
     there = set(rows["panel"])
     titles = {
-        panel: f"{model_label}, {dataset_label}"
+        panel: f"{model_label}\n{dataset_label}"
         for model, model_label in ordered(rows["model"], labels["model"], entry.models).items()
         for dataset, dataset_label in ordered(rows["dataset"], labels["dataset"], entry.datasets).items()
         for panel in [f"{model}, dataset {dataset}"]
