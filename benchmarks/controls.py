@@ -1,7 +1,7 @@
 """What the controls cost that need no language model: probes trained anew, at the size of the paper's larger model.
 
-Run by hand: ``OMP_NUM_THREADS=1 python -m benchmarks.controls``. Time grows with layers and draws, and is divided by the
-job's cores.
+Run by hand: ``OMP_NUM_THREADS=1 python -m benchmarks.controls``. Time grows with layers and draws, and is divided by
+the job's cores.
 """
 
 import resource
