@@ -36,7 +36,8 @@ if slurm.is_second_copy():
 
 from deltap.errors import DeltapError
 from deltap.code import code_digest
-from deltap.files import digest
+from deltap.files import contents as file_contents, digest
+from deltap.manifest import MANIFEST
 from deltap.run import Run
 from deltap.yaml_file import read_yaml
 

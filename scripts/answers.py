@@ -14,7 +14,6 @@ from deltap.code import code_digest
 from deltap.generation import Generation, answers_identity, shard_questions
 from deltap.given import read_answers
 from deltap.models.check import check_model
-from deltap.models.directory import revision
 from deltap.models.language_model import load_language_model
 from deltap.models.load import engine_facts
 from deltap.provenance import provenance
@@ -42,7 +41,7 @@ def ask(stage: AnswersStage, options: argparse.Namespace) -> None:
 
     model = load_language_model(options.model, stage.entry, stage.prompt)
     check_model(model.engine, model.prompter, stage.inference.sites)
-    facts = {"model_revision": revision(options.model), **engine_facts(model.engine, stage.entry)}
+    facts = {"model_revision": model.revision, **engine_facts(model.engine, stage.entry)}
     inputs = read_metadata(options.questions).get("provenance")
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     identity = answers_identity(facts, made_by["versions"], code_digest(__file__), stage.entry, stage.prompt)

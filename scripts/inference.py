@@ -18,7 +18,6 @@ from deltap.inference import Inference, run_shard, shard_answers, write_shard
 from deltap.llm.spans import read_llm_spans
 from deltap.mixed import refuse_other_source
 from deltap.models.check import check_model
-from deltap.models.directory import revision
 from deltap.models.language_model import load_language_model
 from deltap.models.load import engine_facts
 from deltap.named import Named
@@ -45,7 +44,7 @@ def infer(stage: InferenceStage, options: argparse.Namespace) -> None:
 
     model = load_language_model(options.model, stage.entry, stage.prompt)
     check_model(model.engine, model.prompter, stage.inference.sites)
-    facts = {"model_revision": revision(options.model), **engine_facts(model.engine, stage.entry)}
+    facts = {"model_revision": model.revision, **engine_facts(model.engine, stage.entry)}
     inputs = made(options.questions)
     if options.generated:
         refuse_other_source(options.generated, made(options.generated), options.questions, inputs)

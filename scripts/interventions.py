@@ -14,7 +14,6 @@ from deltap import cli
 from deltap.code import code_digest
 from deltap.interventions.job import Interventions, read_answers, read_k_star, run_shard, shard_rows, steps
 from deltap.models.check import check_model, check_windows
-from deltap.models.directory import revision
 from deltap.models.language_model import load_language_model
 from deltap.models.load import engine_facts
 from deltap.provenance import provenance
@@ -40,7 +39,7 @@ def intervene(stage: InterventionsStage, options: argparse.Namespace) -> None:
     check_model(model.engine, model.prompter, (stage.site,))
     if stage.interventions.restarted:
         check_windows(model.engine, model.prompter, (stage.site,))
-    facts = {"model_revision": revision(options.model), **engine_facts(model.engine, stage.entry)}
+    facts = {"model_revision": model.revision, **engine_facts(model.engine, stage.entry)}
     inputs = [read_metadata(path).get("provenance") for path in (options.answers[options.shard], options.scores)]
     made_by = provenance(__file__, stage.model_dump(mode="json"), inputs=inputs, **facts)
     identity = {

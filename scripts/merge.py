@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltap import cli
-from deltap.mixed import differences, refuse_mixed
+from deltap.mixed import Shared, differences, refuse_mixed
 from deltap.provenance import made, provenance
 from deltap.tables import ANCHORS, CONTROLS, DELTA_P, LABELS, PROBES, SERIES, iterate_table, write_batches
 
@@ -17,13 +17,16 @@ SCHEMAS = {"delta_p": DELTA_P, "anchors": ANCHORS, "probes": PROBES, "answers": 
 
 
 def check(parts: Sequence[Path]) -> None:
-    """Check that the parts of one series and stage come from the same inputs, and say where other code made others.
+    """Check that parts belong together, and say where other code made some of them.
 
-    Raises DeltapError that names the difference within a series.
+    Raises DeltapError that names the difference where the parts of one series and stage do not come from the same
+    inputs, or the series of one model or data set not from the same one.
     """
+    shared = Shared()
     series: dict[tuple[str, ...], tuple[Path, dict[str, Any]]] = {}
     for path in parts:
         about = made(path) or {}
+        shared.refuse_others(path, about)
         what = {name: about.get(name) for name in ("stage", "code", "versions", "inputs")}
         keys: dict[tuple[str, ...], None] = {}
         for batch in iterate_table(path, pa.schema([]), SERIES):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from deltap.cli import parser, run, settings
-from deltap.files import file_sha256
+from deltap.files import file_sha256, unchanged
 from deltap.provenance import provenance
 from deltap.questions.build import question_table
 from deltap.questions.hub import downloaded
@@ -21,12 +21,13 @@ def main(options: argparse.Namespace) -> None:
     if stage.entry.hub:
         entry, facts["download"] = downloaded(stage.entry, options.manifest)
         stage = stage.model_copy(update={"entry": entry})
-    rows, counts = question_table(stage)
-    for key, digest in (("path", "file_sha256"), ("ids_file", "ids_file_sha256")):
-        if path := described["entry"][key]:
+    files = {key: Path(path) for key in ("path", "ids_file") if (path := described["entry"][key])}
+    with unchanged(files.values()):
+        rows, counts = question_table(stage)
+        for key, path in files.items():
             # The file's content decides the table, and not the folder in which it lies.
-            described["entry"][key] = Path(path).name
-            facts[digest] = file_sha256(path)
+            described["entry"][key] = path.name
+            facts["file_sha256" if key == "path" else "ids_file_sha256"] = file_sha256(path)
     metadata = {"provenance": provenance(__file__, described, **facts), "counts": counts}
     write_table(options.out, rows, QUESTIONS, metadata)
 

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import matplotlib.figure
@@ -17,6 +18,7 @@ from killing import tables
 from deltap.errors import DeltapError
 from deltap.figures.save import save
 from deltap.files import write_json, write_text
+from deltap.lock import locked
 from deltap.probe import Probe, write_probes
 from deltap.store import Store
 from deltap.tables import QUESTIONS, write_table
@@ -82,6 +84,22 @@ def test_a_full_disk_is_said_with_the_remedy_and_leaves_what_was_there(name, sma
         WRITERS[name](path)
     assert path.read_bytes() == b"the last one"
     assert [entry.name for entry in small.iterdir()] == [name]
+
+
+def test_a_disk_without_room_for_a_lock_is_said_with_the_remedy_and_keeps_no_draft(small):
+    filler, limits = small / "filler", resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with filler.open("wb", buffering=0) as stream, suppress(OSError):
+            while stream.write(bytes(4096)):
+                pass
+        if os.statvfs(small).f_bavail:  # there was a limit on files, and no small disk
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+        lock = small / "series.lock"
+        with pytest.raises(DeltapError, match=r"series\.lock: cannot be written: .*start again"), locked(lock, "m/d"):
+            pytest.fail("it was not written")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in small.iterdir()] == ["filler"]
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -25,5 +25,5 @@ def inference_job(
     """Return the job; ``answers`` are given or generated ones, as `Generation` takes them."""
     prompter = Prompter(tokenizer, stage.entry.kind, stage.prompt, stage.entry.thinking)
     engine.share_prefix(prompter.prefix_ids)
-    model = LanguageModel(engine, tokenizer, prompter, ends, stage.entry)
+    model = LanguageModel(engine, tokenizer, prompter, ends, stage.entry, "of no directory")
     return Inference(Generation(model, stage.model, stage.dataset, Store(store), {"model": 1}, **answers), stage, named)

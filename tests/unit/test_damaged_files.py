@@ -35,6 +35,7 @@ from deltap.tables import (
     iterate_table,
     read_metadata,
     read_table,
+    write_table,
 )
 from deltap.tensors import ActivationFiles
 
@@ -370,8 +371,6 @@ def test_parts_of_one_series_come_from_the_same_anchors(folder):
 
 
 def test_series_by_other_versions_are_merged_with_a_warning(folder, caplog):
-    from deltap.tables import write_table
-
     path = folder / "q_anchored.parquet"
     metadata, rows = read_metadata(path), read_table(path, DELTA_P).to_pylist()
     metadata["provenance"]["versions"]["numpy"] = "0.1"
@@ -382,6 +381,34 @@ def test_series_by_other_versions_are_merged_with_a_warning(folder, caplog):
     stages.script("merge").main(options)
     if rows:
         assert "were made by different versions: versions.numpy is" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("stage", "fact", "others", "told"),
+    [
+        ("inference", "model_revision", {"dataset": "other"}, "different models called"),
+        ("questions", "file_sha256", {"model": "other"}, "different question sets called"),
+    ],
+)
+def test_series_of_another_model_or_question_set_by_one_name_are_not_merged(stage, fact, others, told, folder):
+    path = folder / "q_anchored.parquet"
+    metadata, rows = read_metadata(path), read_table(path, DELTA_P).to_pylist()
+    for record in every_record(metadata["provenance"]):
+        if record["stage"] == stage:
+            record[fact] = "another one"
+    write_table(folder / "other.parquet", [{**row, **others} for row in rows], DELTA_P, metadata)
+    mixed(lambda: stages.run("merge", table="delta_p", parts=[path, folder / "other.parquet"], metadata="{}",
+                             out=folder / "merged.parquet"),
+          str(path), "other.parquet", told, f"{fact} is ", f"--forcerun {stage}")  # fmt: skip
+
+
+def every_record(made_by):
+    """Return all records of a provenance, its own first."""
+    inputs = made_by.get("inputs") or []
+    return [
+        made_by,
+        *(inner for each in (inputs if isinstance(inputs, list) else [inputs]) for inner in every_record(each)),
+    ]
 
 
 def test_the_kept_json_of_a_verdict_says_what_made_it(made):

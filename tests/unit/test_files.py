@@ -1,6 +1,7 @@
 """Whole files, tables and activation files."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from deltap.errors import DeltapError, nearest
-from deltap.files import whole, write_text
+from deltap.files import contents, unchanged, whole, write_text
 from deltap.store import Store, StoredTensor
 from deltap.tables import SUMMARY, check_schema, iterate_table, read_metadata, read_table, write_batches, write_table
 from deltap.tensors import ActivationFiles, activation_files, write_activations
@@ -143,3 +144,54 @@ def test_the_nearest_valid_name_is_proposed():
     assert nearest("popa", ["nq", "popqa"]) == "; did you mean 'popqa'? (valid: nq, popqa)"
     assert nearest("zzz", ["nq"]) == " (valid: nq)"
     assert nearest("x", []) == " (valid: none)"
+
+
+def test_contents_are_what_is_in_files_and_not_where_they_lie_or_since_when(tmp_path):
+    first, second = tmp_path / "a" / "x.json", tmp_path / "b" / "x.json"
+    for path in (first, second):
+        path.parent.mkdir()
+        path.write_text("one")
+    os.utime(second, (1, 1))
+    assert contents([first]) == contents([second])
+    replace_keeping_time(second, b"two")
+    assert contents([first]) != contents([second])
+    second.rename(second.with_name("y.json"))
+    first.write_text("two")
+    assert contents([first]) != contents([second.with_name("y.json")])
+
+
+@pytest.mark.parametrize("place", [0, 0.5, 1])
+def test_of_a_large_file_contents_see_other_weights_wherever_they_begin(tmp_path, place):
+    """Weights that were trained on differ everywhere; what is read of them is a part."""
+    path = tmp_path / "model.safetensors"
+    random = np.random.default_rng(0)
+    weights = random.bytes(40 << 20)
+    path.write_bytes(weights)
+    before = contents([path])
+    at = int(place * (len(weights) - (1 << 20)))
+    replace_keeping_time(path, weights[:at] + random.bytes(1 << 20) + weights[at + (1 << 20) :])
+    assert contents([path]) != before
+
+
+def replace_keeping_time(path, content):
+    """Put another file in the place of one, with the same time, as unpacking an archive does."""
+    found, other = path.stat(), path.with_name("other")
+    other.write_bytes(content)
+    os.utime(other, ns=(found.st_atime_ns, found.st_mtime_ns))
+    other.replace(path)
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused_by_name(tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text("one")
+    with unchanged([path]):
+        pass
+    with (
+        pytest.raises(DeltapError, match=r"tokenizer\.json: changed while it was read; start again"),
+        unchanged([path]),
+    ):
+        replace_keeping_time(path, b"two")
+    with pytest.raises(DeltapError, match="changed while it was read"), unchanged([path]):
+        path.unlink()
+    with pytest.raises(OSError, match="its own"), unchanged([path]):
+        raise OSError("its own")

@@ -286,7 +286,7 @@ def test_given_answers_replace_the_models_own(inference, tmp_path, monkeypatch):
 @pytest.mark.parametrize("make", [tiny.tokenizer, tiny.sentencepiece])
 def test_an_answer_is_spelled_to_the_letter(make, kind, text):
     made, entry = make(), ModelSettings(kind=kind)
-    model = LanguageModel(None, made, Prompter(made, kind, PromptSettings()), ENDS, entry)
+    model = LanguageModel(None, made, Prompter(made, kind, PromptSettings()), ENDS, entry, "")
     prompt = model.prompter("Who?")
     ids = model.spell(prompt, text)
     assert model.read(prompt, ids).text == text

@@ -1,5 +1,6 @@
 """Which change of the configuration or the code reruns which rules: a table, checked by dry runs of a finished run."""
 
+import os
 import shutil
 
 import pytest
@@ -68,6 +69,27 @@ def reruns(configfile, checkout=ROOT):
 def test_a_changed_setting_reruns_what_depends_on_it_and_nothing_else(drawn, name):
     change, expected = CONFIGURATION[name]
     assert reruns(changed(drawn, **change)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("base/tokenizer.json", INFERENCE), ("base/model.safetensors", INFERENCE), ("capitals.tsv", QUESTIONS)],
+)
+def test_a_file_that_an_older_one_replaces_reruns_what_depends_on_it(drawn, name, expected):
+    """Files come from archives and other disks with times of their own, and may have the same size."""
+    path = drawn.parent / name
+    kept = path.with_suffix(".kept")
+    path.rename(kept)
+    content = bytearray(kept.read_bytes())
+    content[-2] ^= 1
+    path.write_bytes(content)
+    os.utime(path, (1, 1))
+    try:
+        assert reruns(drawn) == expected
+    finally:
+        kept.replace(path)
+    os.utime(path, (1, 1))  # the same content, since another time
+    assert reruns(drawn) == set()
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from deltap.errors import DeltapError
+from deltap.files import State, state
 
 _MARK, _ZEROS = b"deltap-crc32:", b"00000000"
 BLANK = (_MARK + _ZEROS).decode()
@@ -61,8 +62,7 @@ def check(path: str | Path, whole: bool = True) -> bool:
     was written since.
     """
     path = Path(path)
-    state = path.stat()
-    return _checked(path, whole, (state.st_size, state.st_mtime_ns, state.st_ino))
+    return _checked(path, whole, state(path))
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def opened(path: Path, framework: str, missing: str = "") -> Iterator[Any]:
 
 
 @lru_cache(maxsize=4096)
-def _checked(path: Path, whole: bool, state: tuple[int, int, int]) -> bool:
+def _checked(path: Path, whole: bool, found: State) -> bool:
     with path.open("rb") as file:
         try:
             frame = _frame(file)

@@ -9,10 +9,11 @@ import re
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from deltap.errors import DeltapError
 
@@ -29,6 +30,19 @@ _REMEDIES = {
 _IN_WORDS = re.compile(r"(?:os error|errno) (\d+)")  # as libraries written in Rust and C++ say the number
 _HERE = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname()) or "host"
 _DAY = 24 * 3600
+_SMALL = 32 << 20  # bytes up to which a file is read as a whole to tell whether it is another one
+_PLACES, _PIECE = 64, 4096  # of a larger one: pieces that are read, and bytes of each
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Say which file cannot be written, and the remedy, where the disk is full, read-only or not ours (DeltapError)."""
+    try:
+        yield
+    except Exception as error:
+        if remedy := unwritable(error):
+            raise DeltapError(f"{path}: cannot be written: {remedy}, and start again; nothing is lost") from error
+        raise
 
 
 @contextmanager
@@ -41,23 +55,20 @@ def whole(path: str | Path) -> Iterator[Path]:
         with whole("table.csv") as temporary:
             temporary.write_text("a,b\\n")
 
-    Raises DeltapError, with the remedy, where the disk is full, read-only or not ours.
+    Raises DeltapError as `writing`.
     """
     path = Path(path)
     # The suffix stays last, because writers such as matplotlib choose their format by it.
     temporary = path.with_name(f".{path.stem}.{_HERE}-{os.getpid()}-{secrets.token_hex(4)}.tmp{path.suffix}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path)
-        yield temporary
-        temporary.chmod(0o666 & ~_UMASK)  # some writers make files that only their owner may read
-        _flush(temporary)
-        temporary.replace(path)
-        _flush(path.parent)
-    except Exception as error:
-        if remedy := unwritable(error):
-            raise DeltapError(f"{path}: cannot be written: {remedy}, and start again; nothing is lost") from error
-        raise
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(path)
+            yield temporary
+            temporary.chmod(0o666 & ~_UMASK)  # some writers make files that only their owner may read
+            _flush(temporary)
+            temporary.replace(path)
+            _flush(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -135,3 +146,49 @@ def file_sha256(path: str | Path) -> str:
     """Return the SHA-256 of a file's bytes, as 64 hexadecimal digits."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+class State(NamedTuple):
+    """What a file is as far as its directory tells; one that is written or replaced has another state."""
+
+    size: int
+    """Bytes."""
+    modified: int
+    """Nanoseconds."""
+    inode: int
+
+
+def state(path: Path) -> State:
+    """Return the state of a file."""
+    found = path.stat()
+    return State(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+@contextmanager
+def unchanged(paths: Iterable[Path]) -> Iterator[None]:
+    """Raise DeltapError that names the file if one of ``paths`` is written or replaced while the block runs."""
+    before = {path: state(path) if path.exists() else None for path in paths}
+    yield
+    for path, was in before.items():
+        if (state(path) if path.exists() else None) != was:
+            raise DeltapError(f"{path}: changed while it was read; start again once it is whole")
+
+
+def contents(paths: Iterable[Path]) -> str:
+    """Return a digest of files by name and content; when they were written, and where they lie, makes no difference.
+
+    Quick enough for every start: of a file above 32 MB only its size and pieces from all over it are read.
+    """
+    return digest([[path.name, _content(path, state(path))] for path in paths])
+
+
+@lru_cache(maxsize=4096)
+def _content(path: Path, found: State) -> str:
+    if found.size <= _SMALL:
+        return file_sha256(path)
+    read = hashlib.sha256(str(found.size).encode())
+    with path.open("rb") as stream:
+        for place in range(_PLACES):
+            stream.seek(place * (found.size - _PIECE) // (_PLACES - 1))
+            read.update(stream.read(_PIECE))
+    return read.hexdigest()

@@ -5,6 +5,7 @@ would be simpler, but many clusters' file systems have none that reach from node
 """
 
 import datetime
+import errno
 import getpass
 import glob
 import json
@@ -22,6 +23,7 @@ import psutil
 
 from deltap import slurm
 from deltap.errors import DeltapError
+from deltap.files import writing
 
 logger = logging.getLogger("deltap")
 
@@ -68,7 +70,8 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
     Waits ``patience`` seconds for an owner that is about to end, which the log says, then raises DeltapError that names
     it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):  # of a process that was killed while it asked
         with suppress(FileNotFoundError):
             if time.time() - draft.stat().st_mtime > _ASKING:
@@ -100,19 +103,27 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
 def _create(path: Path, text: str) -> bool:
     """Write the lock, unless there is one; it appears with its content."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    draft.write_text(text, encoding="utf-8")
+    try:
+        with writing(path):
+            draft.write_text(text, encoding="utf-8")
+            return _link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _link(draft: Path, path: Path) -> bool:
     try:
         os.link(draft, path)
         return True
     except FileExistsError:
         return False
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
         raise DeltapError(
-            f"{path}: cannot be locked ({error.strerror}); the file system needs hard links, so let paths.store lie on "
+            f"{path}: cannot be locked ({error.strerror}); the file system needs hard links, so let paths.work lie on "
             "another one"
         ) from None
-    finally:
-        draft.unlink()
 
 
 def _remove(path: Path, text: str) -> None:

@@ -4,6 +4,7 @@ What made a file is its provenance (see `deltap.provenance`), a JSON value that 
 comments or another layout of the code make no difference, for its digest does not see them.
 """
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,47 @@ def refuse_other_source(path: Path, made_by: Any, source: Path, made_source: Any
         return
     if different := differences(made_by.get("inputs"), made_source):
         raise DeltapError(f"{path} was not made from {source} as it is now: {_told(different, made_by)}")
+
+
+class Shared:
+    """What all series of one model, and all of one data set, have in common: the model itself, and the questions."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], tuple[Path, dict[str, Any]]] = {}
+
+    def refuse_others(self, path: Path, made_by: Any) -> None:
+        """Raise DeltapError where another series of the same name was made from another model or other questions."""
+        for record in records_of(made_by):
+            kind, facts = _SHARED.get(record.get("stage", ""), ("", ()))
+            if not kind:
+                continue
+            name, now = record["settings"][kind], {fact: record.get(fact) for fact in facts}
+            first, before = self._found.setdefault((kind, name), (path, now))
+            if different := differences(before, now):
+                raise DeltapError(
+                    f"{first} and {path} were made from different {_SEVERAL[kind]} called {name!r}: "
+                    f"{_told(different, record)}"
+                )
+
+
+_MODEL = ("model", ("model_revision",))
+_SHARED = {
+    "answers": _MODEL,
+    "inference": _MODEL,
+    "interventions": _MODEL,
+    "questions": ("dataset", ("file_sha256", "ids_file_sha256", "download")),
+}
+_SEVERAL = {"model": "models", "dataset": "question sets"}
+
+
+def records_of(made_by: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield every record of one or several provenances, those of inputs first, each without its inputs."""
+    if isinstance(made_by, list):
+        for inner in made_by:
+            yield from records_of(inner)
+    elif isinstance(made_by, dict):
+        yield from records_of(made_by.get("inputs"))
+        yield {key: fact for key, fact in made_by.items() if key != "inputs"}
 
 
 def _told(different: list[str], made_by: Any) -> str:

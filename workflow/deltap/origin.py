@@ -10,6 +10,7 @@ from deltap import __version__, markdown
 from deltap.errors import DeltapError
 from deltap.files import digest, file_sha256
 from deltap.manifest import read_manifest
+from deltap.mixed import records_of
 from deltap.tables import read_metadata
 
 # What inference says of a model, and the table of questions of a data set.
@@ -25,7 +26,7 @@ def origin(tables: Sequence[Path], manifests: Sequence[Path], configuration: Map
     ``manifests`` are those of the run's downloads, ``configuration`` is the whole one, defaults and definitions
     included. Every fact is a list: a run that was made in parts may have several values of one.
     """
-    records = list(_distinct(_records([read_metadata(path).get("provenance") for path in tables])))
+    records = list(_distinct(records_of([read_metadata(path).get("provenance") for path in tables])))
     return {
         "deltap": __version__,
         "models": _of(records, "model", ("inference",), _MODEL_FACTS),
@@ -37,16 +38,6 @@ def origin(tables: Sequence[Path], manifests: Sequence[Path], configuration: Map
         "tables": {path.name: {"sha256": file_sha256(path)} for path in tables},
         "configuration": dict(configuration),
     }
-
-
-def _records(value: Any) -> Iterator[Record]:
-    """Yield every record of one or several provenances, those of inputs first."""
-    if isinstance(value, list):
-        for inner in value:
-            yield from _records(inner)
-    elif isinstance(value, dict):
-        yield from _records(value.get("inputs"))
-        yield {key: fact for key, fact in value.items() if key != "inputs"}
 
 
 def _distinct(records: Iterator[Record]) -> Iterator[Record]:

@@ -18,6 +18,7 @@ rule answers:
         launch=lambda wildcards: RUN.launch_options(wildcards.model),
         model=lambda wildcards: RUN.model_directory(wildcards.model),
         given=option("--given-answers", SETTINGS.given.answers),
+        contents=lambda wildcards: contents(RUN.model_inputs(wildcards.model), SETTINGS.given.answers),
         code=code("answers"),
     threads: lambda wildcards: RUN.models[wildcards.model].cores
     resources:

@@ -11,6 +11,17 @@ def as_json(settings):
     return settings.model_dump_json()
 
 
+def contents(*inputs):
+    """Return a digest of files that come from outside, so that one that an older one replaces reruns the rule, too.
+
+    Manifests and what rules make have theirs inside. (As a function of a rule's ``input`` it would not count as changed.)
+    """
+    return file_contents(
+        Path(path) for paths in inputs for path in ([paths] if isinstance(paths, (str, Path)) else paths)
+        if Path(path).name != MANIFEST
+    )
+
+
 def growing(amount):
     """Return a resource of which a retry gets more: ``amount``, or what it is for a job's wildcards, per attempt."""
     return lambda wildcards, attempt: attempt * (amount(wildcards) if callable(amount) else amount)

@@ -16,6 +16,7 @@ rule fetch_model:
     params:
         settings=lambda wildcards: RUN.model_downloads[wildcards.source].model_dump_json(exclude_none=True),
         directory=lambda wildcards, output: Path(output[0]).parent,
+        contents=lambda wildcards: contents(RUN.model_downloads[wildcards.source].path or []),
     wildcard_constraints:
         source="|".join(map(re.escape, RUN.model_downloads)) or "none",
     localrule: True

@@ -34,6 +34,9 @@ rule inference:
             *option("--given-answers", SETTINGS.given.answers),
             *option("--given-spans", SETTINGS.given.spans),
         ],
+        contents=lambda wildcards: contents(
+            RUN.model_inputs(wildcards.model), SETTINGS.given.answers, SETTINGS.given.spans
+        ),
         code=code("inference"),
     threads: lambda wildcards: RUN.models[wildcards.model].cores
     resources:

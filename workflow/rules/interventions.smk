@@ -45,6 +45,7 @@ if INTERVENTIONS:
             launch=lambda wildcards: RUN.launch_options(wildcards.model),
             model=lambda wildcards: RUN.model_directory(wildcards.model),
             out=lambda wildcards, output: Path(output.table).parent,
+            contents=lambda wildcards: contents(RUN.model_inputs(wildcards.model)),
             code=code("interventions"),
         threads: lambda wildcards: RUN.models[wildcards.model].cores
         resources:

@@ -19,6 +19,7 @@ rule judge:
         settings=lambda wildcards: as_json(RUN.judge_stage()),
         launch=LLM["launch"],
         model=LLM["directory"],
+        contents=contents(LLM["inputs"]),
         code=code("judge"),
     threads: LLM["threads"]
     resources:
@@ -52,6 +53,7 @@ rule labels:
             *option("--judgements", input.judgements),
             *option("--given-labels", SETTINGS.given.labels),
         ],
+        contents=contents(SETTINGS.given.labels),
         code=code("labels"),
     resources:
         mem_mb=growing(4000),

@@ -14,6 +14,9 @@ rule questions:
     params:
         settings=lambda wildcards: as_json(RUN.questions_stage(wildcards.dataset)),
         manifest=lambda wildcards, input: ["--manifest", input.source] if RUN.datasets[wildcards.dataset].hub else [],
+        contents=lambda wildcards: contents(
+            RUN.question_file(wildcards.dataset), RUN.datasets[wildcards.dataset].ids_file or []
+        ),
         code=code("questions"),
     resources:
         mem_mb=4000,

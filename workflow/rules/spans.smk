@@ -20,6 +20,7 @@ rule spans:
         launch=LLM["launch"],
         model=LLM["directory"],
         given=option("--given-spans", SETTINGS.given.spans),
+        contents=contents(LLM["inputs"], SETTINGS.given.spans),
         code=code("spans"),
     threads: LLM["threads"]
     resources:

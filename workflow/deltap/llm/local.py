@@ -1,6 +1,7 @@
 """A language model run by the project's own engine."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ class LocalModel:
         self._revision = revision(directory)
         self._model: LanguageModel | None = None
         if entry.ranks > 1:  # the ranks meet before the first one finds out whether there is something to ask
-            self._model = load_language_model(directory, entry, PromptSettings())
+            self._model = self._load(PromptSettings())
 
     def identity(self) -> dict[str, Any]:
         """Return the model's revision and how it is run."""
@@ -42,8 +43,14 @@ class LocalModel:
     def _asked_for(self, task: Task) -> LanguageModel:
         """Return the model with the task's prompt; it is loaded when the first text needs it."""
         if self._model is None:
-            self._model = load_language_model(self._directory, self._entry, task.prompt())
+            self._model = self._load(task.prompt())
         model = self._model
         prompter = Prompter(model.tokenizer, self._entry.kind, task.prompt(), self._entry.thinking)
         model.engine.share_prefix(prompter.prefix_ids)
-        return LanguageModel(model.engine, model.tokenizer, prompter, model.ends, self._entry)
+        return replace(model, prompter=prompter)
+
+    def _load(self, prompt: PromptSettings) -> LanguageModel:
+        model = load_language_model(self._directory, self._entry, prompt)
+        if model.revision != self._revision:
+            raise DeltapError(f"{self._directory}: another model since this job began; start again")
+        return model

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deltap.files import unchanged
 from deltap.models.answers import Answer, decode, read_answer
+from deltap.models.directory import model_files, revision
 from deltap.models.engine import Engine, Places
 from deltap.models.load import end_ids, load
 from deltap.models.prompts import Prompt, Prompter
@@ -23,6 +25,8 @@ class LanguageModel:
     ends: set[int]
     """Token ids that end an answer."""
     entry: ModelSettings
+    revision: str
+    """Digest of its directory, see `deltap.models.directory.revision`."""
 
     def generate(
         self,
@@ -60,12 +64,16 @@ class LanguageModel:
 
 
 def load_language_model(directory: Path, entry: ModelSettings, prompt: PromptSettings) -> LanguageModel:
-    """Return the model in ``directory``, asked by ``prompt``. Raises DeltapError as `load` and `Prompter`.
+    """Return the model in ``directory``, asked by ``prompt``.
+
+    Raises DeltapError as `load` and `Prompter`, and where a file of the directory changes meanwhile.
 
     Of several ranks only the first one returns; the others do what it asks for, and end with the job.
     """
-    tokenizer, engine = load(directory, entry)
-    engine.follow()
+    with unchanged(model_files(directory)):
+        tokenizer, engine = load(directory, entry)
+        engine.follow()
+        made_of = revision(directory)
     prompter = Prompter(tokenizer, entry.kind, prompt, entry.thinking)
     engine.share_prefix(prompter.prefix_ids)
-    return LanguageModel(engine, tokenizer, prompter, end_ids(tokenizer, engine, entry.kind == "base"), entry)
+    return LanguageModel(engine, tokenizer, prompter, end_ids(tokenizer, engine, entry.kind == "base"), entry, made_of)
