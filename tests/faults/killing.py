@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,27 +17,31 @@ import running
 from deltap.files import file_sha256
 
 PATIENCE = 1500  # seconds for all starts together
+LATE = 3.0  # seconds after which a job that was just seen is killed at the latest; Snakemake lives longer
+SNAKEMAKE = "snakemake"
 _SCRIPT = re.compile(r"scripts/(\w+)\.py")
 
 
 @dataclass
 class Killer:
-    """Starts a run in ``folder`` and kills ``kills`` of its processes.
+    """Starts a run in ``folder`` and kills a process of each stage, and Snakemake itself, ``times`` times.
 
-    What is killed and when depends on ``seed`` and on how fast the machine is.
+    Which process of a stage and when depends on ``seed`` and on how fast the machine is; a stage that was quicker than
+    its killer gets away.
     """
 
     folder: Path
     configfile: Path
-    kills: int
+    times: int
     seed: int
-    killed: list[str] = field(default_factory=list)
-    """What was killed: snakemake, or the kind of process and the script that it belongs to."""
+    killed: Counter[str] = field(default_factory=Counter)
+    """How often each stage was killed, named as its script, or ``snakemake``."""
     chunks: dict[Path, tuple[int, int]] = field(default_factory=dict)
     """Inode and time of each chunk of the store, as it was first seen whole."""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._started: set[psutil.Process] = set()
         self._command = [
             sys.executable, "-m", "snakemake", "--snakefile", str(running.ROOT / "Snakefile"),
             "--workflow-profile", str(running.ROOT / "config" / "profiles" / "local"),
@@ -48,43 +54,39 @@ class Killer:
         while time.monotonic() < end:
             said, status = self._start()
             if status == 0:
+                psutil.wait_procs(self._started, timeout=60)  # jobs of a killed start go on
                 return said
-            if "Directory cannot be locked" in said or (self.killed and self.killed[-1] == "snakemake"):
+            if "Directory cannot be locked" in said or status < 0:
                 subprocess.run([*self._command, "--unlock"], check=True, capture_output=True)
         raise AssertionError(f"not finished after {PATIENCE} seconds; killed: {self.killed}; {said}")
 
     def _start(self) -> tuple[str, int]:
         log = self.folder / f"output.{len(list(self.folder.glob('output.*')))}.txt"
+        due: dict[str, float] = {}
         with log.open("w") as stream:
             process = subprocess.Popen(self._command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True)
             while process.poll() is None:
-                if len(self.killed) < self.kills:
-                    with_patience = time.monotonic() + self._random.uniform(0.5, 15)
-                    while process.poll() is None and time.monotonic() < with_patience:
-                        time.sleep(0.05)
-                    self._kill_one(process)
-                else:
-                    time.sleep(0.2)
+                time.sleep(0.05)
+                stages = _stages(process.pid)
+                self._started |= {each for stage in stages.values() for each in stage}
+                for stage in stages:
+                    late = LATE * (5 if stage == SNAKEMAKE else 1)
+                    due.setdefault(stage, time.monotonic() + self._random.uniform(0, late))
+                    if self.killed[stage] < self.times and time.monotonic() >= due[stage]:
+                        self._kill(stage, self._random.choice(stages[stage]))
+                        due.pop(stage)
                 self.look()
         return log.read_text(), process.returncode
 
-    def _kill_one(self, start: subprocess.Popen) -> None:
-        victims = list(_processes(start.pid))
-        if not victims:
-            return
-        victim = self._random.choice(victims)
-        try:
-            name = "snakemake" if victim.pid == start.pid else _called(victim)
+    def _kill(self, stage: str, victim: psutil.Process) -> None:
+        with suppress(psutil.Error):  # it was quicker
             victim.kill()
-        except psutil.Error:
-            return  # it was quicker
-        if victim.pid == start.pid:
-            start.wait()
-        self.killed.append(name)
+            self.killed[stage] += 1
+            print(f"{sum(self.killed.values())}: {stage}", flush=True)
 
     def look(self) -> None:
         """Note the chunks that are finished; none that was may be another one now."""
-        for path in sorted(self.folder.glob("work/chunks/??/*.safetensors")):
+        for path in sorted(self.folder.glob("work/chunks/??/[!.]*.safetensors")):
             facts = path.stat()
             now = (facts.st_ino, facts.st_mtime_ns)
             assert self.chunks.setdefault(path, now) == now, f"{path} was computed again; killed: {self.killed}"
@@ -96,6 +98,18 @@ class Killer:
         return sorted(path for path in {*hidden, *locks} if path.is_file())
 
 
+def _stages(pid: int) -> dict[str, list[psutil.Process]]:
+    """Return the processes of a start: Snakemake's own, and those of each stage's jobs, shells and ranks included."""
+    found: dict[str, list[psutil.Process]] = {}
+    for process in _processes(pid):
+        with suppress(psutil.Error):
+            scripts = _SCRIPT.findall(" ".join(process.cmdline()))
+            stage = SNAKEMAKE if process.pid == pid else scripts[-1] if scripts else None
+            if stage:
+                found.setdefault(stage, []).append(process)
+    return found
+
+
 def _processes(pid: int) -> Iterator[psutil.Process]:
     """Yield a start of Snakemake and everything that it started."""
     try:
@@ -103,13 +117,6 @@ def _processes(pid: int) -> Iterator[psutil.Process]:
         yield from (start, *start.children(recursive=True))
     except psutil.Error:
         return
-
-
-def _called(process: psutil.Process) -> str:
-    line = process.cmdline()
-    scripts = _SCRIPT.findall(" ".join(line))
-    kind = Path(line[0]).name if line else "?"
-    return f"{kind} of {scripts[-1] if scripts else 'a job'}"
 
 
 def tables(folder: Path) -> dict[str, str]:

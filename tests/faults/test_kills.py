@@ -5,10 +5,14 @@ from collections import Counter
 
 import pytest
 import running
-from killing import Killer, tables
+from killing import SNAKEMAKE, Killer, tables
 
 SOAK = bool(os.environ.get("DELTAP_SOAK"))
-KILLS, AT_ONCE = (100, 20) if SOAK else (10, 10)
+KILLS, TIMES = (100, 2) if SOAK else (10, 1)
+STAGES = {
+    "questions", "inference", "labels", "probes", "anchors", "delta_p", "merge", "summarise", "samples", "extraction",
+    "verdict", "plot",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -28,21 +32,21 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def undisturbed(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
-    killer = Killer(folder, run, kills=0, seed=0)
+    killer = Killer(folder, run, times=0, seed=0)
     killer.run()
     return tables(folder)
 
 
 def test_a_run_whose_processes_are_killed_ends_with_the_same_bytes(run, undisturbed, tmp_path_factory):
-    killed: list[str] = []
-    while len(killed) < KILLS:
-        killer = Killer(tmp_path_factory.mktemp("killed"), run, min(AT_ONCE, KILLS - len(killed)), seed=len(killed))
+    killed: Counter[str] = Counter()
+    while killed.total() < KILLS:
+        killer = Killer(tmp_path_factory.mktemp("killed"), run, TIMES, seed=killed.total())
         said = killer.run()
         killer.look()
         killed += killer.killed
-        print(*killer.killed, sep="\n")
         assert "Traceback" not in said
         assert tables(killer.folder) == undisturbed, killer.killed
         assert killer.left_behind() == []
-    print(Counter(killed).most_common())
-    assert "snakemake" in killed
+        print(killed.total(), killed.most_common(), flush=True)
+    assert killed[SNAKEMAKE]
+    assert killed.keys() >= STAGES or not SOAK  # a short stage may get away once, not every time
