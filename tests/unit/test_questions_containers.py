@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,45 @@ def test_a_large_array_is_not_held_in_memory_at_once(write) -> None:
     stream = Counting(json.dumps([{"text": "x" * 1000}] * 5000))
     next(json_stream.elements(stream, "q.json"))
     assert stream.read_so_far < 2_100_000
+
+
+BOMBS = {
+    "line.jsonl": (b'{"question": "', b"x", "line.jsonl:1: a row of more than 33,554,432 characters"),
+    "line.csv": (b"question,answer\n", b"x", "line.csv:2: a row of more than 33,554,432 characters"),
+    "head.csv": (b"", b"x", "head.csv:1: a row of more than 33,554,432 characters"),
+    "field.csv": (b'question,answer\n"', b"x" * 9999 + b"\n", "field.csv:.*: a row of more than 33,554,432 characters"),
+    "fields.csv": (
+        b'question,answer\n"',
+        b"x" * 9999 + b'\n","',
+        "fields.csv:.*: a row of more than 33,554,432 characters",
+    ),
+    "value.json": (b'[{"question": "', b"x", "value.json: element 1 is not JSON .longer than 33,554,432 characters"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_file_that_unpacks_to_endless_rows_is_refused_before_it_fills_the_memory(name: str, tmp_path) -> None:
+    start, more, message = BOMBS[name]
+    path = tmp_path / name
+    with gzip.open(path, "wb", compresslevel=1) as stream:
+        stream.write(start)
+        for _ in range(300):
+            stream.write(more * (1_000_000 // len(more)))
+    assert path.stat().st_size < 3_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(DeltapError, match=message):
+            values(path)
+        assert tracemalloc.get_traced_memory()[1] < 200e6  # of 300 MB
+    finally:
+        tracemalloc.stop()
+
+
+def test_gzipped_parquet_has_a_bound_for_it_is_held_as_a_whole(write: Callable, monkeypatch) -> None:
+    path = write("small.parquet", gzip.compress(parquet(ROWS)))
+    assert values(path) == ROWS
+    monkeypatch.setattr("deltap.questions.containers._UNPACKED", 100)
+    with pytest.raises(
+        DeltapError, match=r"small\.parquet: Parquet of more than 100 bytes inside gzip; give it without"
+    ):
+        values(path)

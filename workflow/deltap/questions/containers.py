@@ -10,15 +10,17 @@ import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from deltap.errors import DeltapError
 from deltap.questions import json_stream
+from deltap.questions.json_stream import LONGEST
 from deltap.questions.rows import BadRow, Row
 
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _JSON_NAMES = (".json", ".jsonl", ".ndjson")
 _PARQUET_ROWS = 1000  # held in memory at a time
+_UNPACKED = 1 << 30  # bytes that gzipped Parquet may have, for it is held in memory as a whole
 
 
 def file_rows(path: Path) -> Iterator[Row]:
@@ -69,9 +71,41 @@ def _json_rows(path: Path) -> Iterator[Row]:
             for number, element in enumerate(json_stream.elements(stream, str(path)), start=1):
                 yield Row(f"{path}, element {number}", element)
         else:
-            for number, line in enumerate(stream, start=1):
+            lines = _Lines(stream, path)
+            for line in lines:
                 if line.strip():
-                    yield Row(f"{path}:{number}", _decoded(line))
+                    yield Row(f"{path}:{lines.number}", _decoded(line))
+                lines.row_ends()
+
+
+class _Lines:
+    """The lines of a text, of which a row may not be longer than `LONGEST` (DeltapError)."""
+
+    def __init__(self, stream: TextIO, path: Path) -> None:
+        self.number = 0
+        """Of the line that was read last, from 1."""
+        self._stream, self._path = stream, path
+        self._row = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._stream.readline(LONGEST + 1)
+        if not line:
+            raise StopIteration
+        self.number += 1
+        self._row += len(line)
+        if self._row > LONGEST:
+            raise DeltapError(
+                f"{self._path}:{self.number}: a row of more than {LONGEST:,} characters; shorten it, or see whether "
+                "the file is what its name says"
+            )
+        return line
+
+    def row_ends(self) -> None:
+        """Begin to count anew."""
+        self._row = 0
 
 
 def _decoded(line: str) -> Any:
@@ -82,11 +116,12 @@ def _decoded(line: str) -> Any:
 
 
 def _delimited_rows(path: Path) -> Iterator[Row]:
-    csv.field_size_limit(1 << 27)  # characters; the default of 131,072 is too small for lists of passages
+    csv.field_size_limit(LONGEST)  # the default of 131,072 is too small for lists of passages
     with _text(path, newline="") as stream:
-        first = stream.readline()
+        first = next(_Lines(stream, path), "")
         stream.seek(0)
-        reader = csv.reader(stream, delimiter=max("\t,;", key=first.count), strict=True)
+        lines = _Lines(stream, path)
+        reader = csv.reader(lines, delimiter=max("\t,;", key=first.count), strict=True)
         line = 1
         try:
             columns = next(reader, [])
@@ -94,7 +129,9 @@ def _delimited_rows(path: Path) -> Iterator[Row]:
             if twice:
                 raise DeltapError(f"{path}:1: the column {twice[0]!r} stands there more than once")
             line = reader.line_num + 1
+            lines.row_ends()
             for cells in reader:
+                lines.row_ends()
                 if len(cells) == len(columns):
                     yield Row(f"{path}:{line}", dict(zip(columns, cells, strict=True)))
                 elif cells:
@@ -112,10 +149,17 @@ def _parquet_rows(path: Path) -> Iterator[Row]:
     try:
         with _open(path) as stream:
             # Parquet is read from its end, which gzip has to be decompressed for.
-            source = pa.BufferReader(stream.read()) if isinstance(stream, gzip.GzipFile) else stream
+            source = pa.BufferReader(_unpacked(stream, path)) if isinstance(stream, gzip.GzipFile) else stream
             for batch in pq.ParquetFile(source).iter_batches(batch_size=_PARQUET_ROWS):
                 for value in batch.to_pylist():
                     number += 1
                     yield Row(f"{path}, row {number}", value)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DeltapError(f"{path}: cannot be read after row {number} ({error}); is the file whole?") from None
+
+
+def _unpacked(stream: BinaryIO, path: Path) -> bytes:
+    content = stream.read(_UNPACKED + 1)
+    if len(content) > _UNPACKED:
+        raise DeltapError(f"{path}: Parquet of more than {_UNPACKED:,} bytes inside gzip; give it without gzip")
+    return content

@@ -10,6 +10,8 @@ from deltap.errors import DeltapError
 _DECODER = json.JSONDecoder()
 _BLANKS = " \t\n\r"
 _CHUNK = 1 << 20  # characters
+LONGEST = 1 << 25
+"""Characters that a value, or a row of another text, may have; a small file may unpack to endless ones."""
 
 
 def elements(stream: TextIO, name: str) -> Iterator[Any]:
@@ -97,6 +99,8 @@ class _Text:
             try:
                 value, end = _DECODER.raw_decode(self.held, self.position)
             except ValueError:
+                if len(self.held) - self.position > LONGEST:
+                    raise ValueError(f"longer than {LONGEST:,} characters") from None
                 if not self._read(size):
                     raise
             else:
