@@ -3,7 +3,7 @@
 # make demo-controls   the demo with every control: is the effect real? (at most 20 minutes on two cores)
 # make test-faults   killed jobs, full disks and the like, in minutes
 # make soak    the fuzzed tests with 1,000 examples each instead of 40, and the long versions of test-faults
-# make audit   the locked versions against known vulnerabilities (needs a network)
+# make audit   the locked versions: withdrawn ones, and known vulnerabilities (needs a network)
 # make bench   the benchmark (minutes; SIZE=full takes longer; needs the demo's model, which make demo fetches)
 # make test-cluster   the tests that need Slurm, which they start by themselves (Debian: slurm-wlm munge)
 PYTHON ?= python3
@@ -67,11 +67,13 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# In an environment of its own, for pip-audit has requirements too.
+# In an environment of its own, for pip-audit has requirements too. Versions that were withdrawn (yanked) first; then known
+# vulnerabilities, where a version that the advisory service does not know is a failure and not a pass.
 audit:
 	rm -rf .venv-audit && $(PYTHON) -m venv .venv-audit
-	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
-	.venv-audit/bin/pip-audit --requirement envs/lock.txt --no-deps --disable-pip
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit uv
+	! .venv-audit/bin/uv pip compile --no-deps --output-file /dev/null envs/lock.txt 2>&1 >/dev/null | grep yanked
+	.venv-audit/bin/pip-audit --strict --requirement envs/lock.txt --no-deps --disable-pip
 	rm -rf .venv-audit
 
 # The JSON Schemas of the configuration, for editors; generated from workflow/deltap/settings.py.
