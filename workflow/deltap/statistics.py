@@ -22,11 +22,10 @@ def resampling_counts(samples: int, settings: BootstrapSettings) -> np.ndarray:
     One such matrix serves all layers, groups and sites of the same samples, so that their intervals go together.
     """
     generator = np.random.default_rng(settings.seed)
-    indices = generator.integers(0, samples, size=(settings.draws, samples))
-    offsets = np.arange(settings.draws)[:, None] * samples
-    return (
-        np.bincount((indices + offsets).ravel(), minlength=settings.draws * samples).reshape(-1, samples).astype(float)
-    )
+    counts = np.empty((settings.draws, samples))
+    for draw in counts:  # one by one, since the indices of all take as much memory as the counts
+        draw[:] = np.bincount(generator.integers(0, samples, size=samples), minlength=samples)
+    return counts
 
 
 def group_mean(
