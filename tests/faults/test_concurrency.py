@@ -60,14 +60,32 @@ def test_a_start_after_a_killed_one_is_told_so(running_start, configfile):
     assert "held this folder" not in running.snakemake(folder, configfile, "-n", "--rerun-incomplete").stdout
 
 
-def test_two_runs_that_share_their_chunks_end_with_the_same_tables(configfile, tmp_path):
-    shared = {"work": str(tmp_path / "work")}
-    config = running.changed(configfile, paths=shared)
+def test_two_runs_that_share_models_and_chunks_end_with_the_same_tables(configfile, tmp_path):
+    """Both convert a GGUF file, and ask what comes of it and another model the same questions."""
+    from test_downloads import write_gguf
+
+    write_gguf(configfile.parent / "small.gguf", scale=0.2)  # larger weights attend to one token each
+    shared = {"work": str(tmp_path / "work"), "models": str(tmp_path / "models")}
+    converted = running.with_definition(
+        configfile,
+        "model",
+        "converted",
+        label="Converted",
+        source={"path": "small.gguf"},
+        kind="base",
+        device="cpu",
+        dtype="float32",
+        gpus=0,
+        max_new_tokens=running.MAX_NEW_TOKENS,
+    )
+    config = running.labelled(converted, models=["tiny-base", "converted"], paths=shared)
     folders = [tmp_path / "one", tmp_path / "other"]
     starts = [start(folder, config) for folder in folders if not folder.mkdir()]
     said = [each.communicate(timeout=500)[0] for each in starts]
     assert [each.returncode for each in starts] == [0, 0], said
     assert tables(folders[0]) == tables(folders[1])
+    logs = [log.read_text() for folder in folders for log in folder.glob("results/mine/logs/fetch_model/*.log")]
+    assert sum("already in" in log for log in logs) == 1
     assert not list((tmp_path / "work").rglob(".*"))
     assert not list((tmp_path / "work" / "chunks" / "locks").iterdir())
 

@@ -21,12 +21,17 @@ def test_the_number_of_cores_changes_no_byte(once, configfile, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "inference", [{"chunk_questions": 7}, {"shards": 3}, {"shards": 2, "chunk_questions": 11}], ids=str
+    "change",
+    [{"shards": 2, "chunk_questions": 11}, {"batch_tokens": 12}],
+    ids=str,
 )
-def test_shards_and_chunks_change_no_more_than_rounding(once, configfile, tmp_path, inference):
-    config = running.changed(
-        configfile, inference={"sites": ["attn", "resid"], "positions": ["exact_answer_last"], **inference}
-    )
+def test_shards_chunks_and_batches_change_no_more_than_rounding(once, configfile, tmp_path, change):
+    if "batch_tokens" in change:  # a 700th of the default: one sample at a time
+        config = running.with_definition(configfile, "model", "tiny-base", **change)
+    else:
+        config = running.changed(
+            configfile, inference={"sites": ["attn", "resid"], "positions": ["exact_answer_last"], **change}
+        )
     running.snakemake(tmp_path, config)
     keys = ["site", "position", "layer", "question_id"]
     one, other = (

@@ -1,6 +1,5 @@
 """Another model under the name of one: what depends on it is computed again, and nothing is mixed."""
 
-import csv
 import json
 import os
 import shutil
@@ -13,19 +12,9 @@ from deltap.files import file_sha256
 ANCHORS, ANSWERS = "results/mine/anchors.parquet", "results/mine/answers.parquet"
 
 
-def labelled(configfile, **changes):
-    """Return a configuration of one model, with labels from a file, so that there are both classes whatever it says."""
-    asked = [row["question"] for row in csv.DictReader((configfile.parent / "capitals.tsv").open(), delimiter="\t")]
-    asked += [json.loads(line)["question"] for line in (configfile.parent / "rulers.jsonl").open()]
-    labels = configfile.parent / "labels.jsonl"
-    rows = [{"question": text, "label": ("truthful", "hallucinated")[index % 2]} for index, text in enumerate(asked)]
-    labels.write_text("\n".join(map(json.dumps, rows)))
-    return running.changed(configfile, models=["tiny-base"], given={"labels": [str(labels)]}, **changes)
-
-
 def test_another_tokenizer_under_the_same_path_gives_the_tables_of_a_fresh_run(tmp_path):
     """As a model update does that splits words otherwise; the files are older than the run."""
-    config = labelled(running.project(tmp_path / "project"), datasets=["capitals"])
+    config = running.labelled(running.project(tmp_path / "project"), models=["tiny-base"], datasets=["capitals"])
     used, fresh = tmp_path / "used", tmp_path / "fresh"
     for folder in (used, fresh):
         folder.mkdir()
@@ -45,7 +34,10 @@ def test_another_tokenizer_under_the_same_path_gives_the_tables_of_a_fresh_run(t
 def test_models_that_were_changed_in_between_are_not_merged(tmp_path):
     """Snakemake is told not to look; the merge looks."""
     whole = running.project(tmp_path)
-    one, both = labelled(whole, datasets=["capitals"]), labelled(whole, datasets=["capitals", "rulers"])
+    one, both = (
+        running.labelled(whole, models=["tiny-base"], datasets=datasets)
+        for datasets in (["capitals"], ["capitals", "rulers"])
+    )
     running.snakemake(tmp_path, one, ANSWERS)
     shutil.rmtree(tmp_path / "base")
     tiny.save(tmp_path / "base", "llama", seed=3)

@@ -293,13 +293,13 @@ def test_a_missing_or_damaged_download_is_refused_by_who_reads_it(hub, tmp_path)
         downloaded(entry, tmp_path / "set" / MANIFEST)
 
 
-def write_gguf(path: Path, seed: int = 0) -> np.ndarray:
-    """Write a small Llama model as a GGUF file, and return its embedding."""
+def write_gguf(path: Path, seed: int = 0, scale: float = 1.0) -> np.ndarray:
+    """Write a small Llama model as a GGUF file, and return its embedding; ``scale`` is that of its weights."""
     random = np.random.default_rng(seed)
     hidden, heads, groups, inner, tokens = 32, 4, 2, 48, ["<s>", "</s>", *ByteLevel.alphabet(), "ab"]
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(1)
-    writer.add_context_length(64)
+    writer.add_context_length(512)
     writer.add_embedding_length(hidden)
     writer.add_feed_forward_length(inner)
     writer.add_head_count(heads)
@@ -320,7 +320,7 @@ def write_gguf(path: Path, seed: int = 0) -> np.ndarray:
         "blk.0.attn_output": (hidden, hidden), "blk.0.ffn_gate": (inner, hidden), "blk.0.ffn_up": (inner, hidden),
         "blk.0.ffn_down": (hidden, inner),
     }  # fmt: skip
-    tensors = {name: random.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    tensors = {name: scale * random.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
     for name, tensor in tensors.items():
         writer.add_tensor(f"{name}.weight", tensor)
     writer.write_header_to_file()

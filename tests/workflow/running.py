@@ -118,6 +118,16 @@ def changed(configfile: Path, **changes: object) -> Path:
     return write_yaml(path, {**value, **changes})
 
 
+def labelled(configfile: Path, **changes: object) -> Path:
+    """Write a copy of a configuration with labels from a file: there are both classes, whatever a model says."""
+    asked = [row["question"] for row in csv.DictReader((configfile.parent / "capitals.tsv").open(), delimiter="\t")]
+    asked += [json.loads(line)["question"] for line in (configfile.parent / "rulers.jsonl").open()]
+    labels = configfile.parent / "labels.jsonl"
+    rows = [{"question": text, "label": ("truthful", "hallucinated")[index % 2]} for index, text in enumerate(asked)]
+    labels.write_text("\n".join(map(json.dumps, rows)))
+    return changed(configfile, given={"labels": [str(labels)]}, **changes)
+
+
 def with_definition(configfile: Path, kind: str, name: str, /, **change: object) -> Path:
     """Return a configuration whose model, data set or figure ``name`` is defined differently, or for the first time."""
     folder = configfile.parent
