@@ -387,6 +387,7 @@ def test_series_by_other_versions_are_merged_with_a_warning(folder, caplog):
     ("stage", "fact", "others", "told"),
     [
         ("inference", "model_revision", {"dataset": "other"}, "different models called"),
+        ("inference", "dtype", {"dataset": "other"}, "different models called"),
         ("questions", "file_sha256", {"model": "other"}, "different question sets called"),
     ],
 )
@@ -395,7 +396,7 @@ def test_series_of_another_model_or_question_set_by_one_name_are_not_merged(stag
     metadata, rows = read_metadata(path), read_table(path, DELTA_P).to_pylist()
     for record in every_record(metadata["provenance"]):
         if record["stage"] == stage:
-            record[fact] = "another one"
+            (record["settings"]["entry"] if fact == "dtype" else record)[fact] = "another one"
     write_table(folder / "other.parquet", [{**row, **others} for row in rows], DELTA_P, metadata)
     mixed(lambda: stages.run("merge", table="delta_p", parts=[path, folder / "other.parquet"], metadata="{}",
                              out=folder / "merged.parquet"),

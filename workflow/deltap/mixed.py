@@ -39,10 +39,10 @@ class Shared:
     def refuse_others(self, path: Path, made_by: Any) -> None:
         """Raise DeltapError where another series of the same name was made from another model or other questions."""
         for record in records_of(made_by):
-            kind, facts = _SHARED.get(record.get("stage", ""), ("", ()))
-            if not kind:
+            if not (common := _common(record)):
                 continue
-            name, now = record["settings"][kind], {fact: record.get(fact) for fact in facts}
+            kind, now = common
+            name = record["settings"][kind]
             first, before = self._found.setdefault((kind, name), (path, now))
             if different := differences(before, now):
                 raise DeltapError(
@@ -51,13 +51,20 @@ class Shared:
                 )
 
 
-_MODEL = ("model", ("model_revision",))
-_SHARED = {
-    "answers": _MODEL,
-    "inference": _MODEL,
-    "interventions": _MODEL,
-    "questions": ("dataset", ("file_sha256", "ids_file_sha256", "download")),
-}
+def _common(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Return whether a record is about a model or a data set, and what it says about it; None where about neither."""
+    match record.get("stage"):
+        case "answers" | "inference" | "interventions":
+            return "model", {
+                "model_revision": record.get("model_revision"),
+                "dtype": record["settings"]["entry"]["dtype"],
+            }
+        case "questions":
+            return "dataset", {fact: record.get(fact) for fact in ("file_sha256", "ids_file_sha256", "download")}
+        case _:
+            return None
+
+
 _SEVERAL = {"model": "models", "dataset": "question sets"}
 
 
