@@ -46,8 +46,8 @@ def code_digest(script: str | Path) -> str:
             definitions, imports = _module(symbol[0])
             # What stands outside of every definition runs with the import.
             for name in definitions if symbol[1] == _EVERYTHING else (symbol[1], ""):
-                for index, (text, uses) in enumerate(_statements(symbol[0], name)):
-                    trees[f"{symbol[0]}.{name}.{index}"] = text
+                for index, (tree_digest, uses) in enumerate(_statements(symbol[0], name)):
+                    trees[f"{symbol[0]}.{name}.{index}"] = tree_digest
                     waiting += uses
             # A name that a package's module took from another one.
             waiting += [imports[symbol[1]]] if symbol[1] in imports else []
@@ -56,14 +56,15 @@ def code_digest(script: str | Path) -> str:
 
 @cache
 def _statements(module: str, name: str) -> list[tuple[str, list[Symbol]]]:
-    """Return the text of each statement that defines ``name`` ("" for none) in a module, and what it uses."""
+    """Return the digest of each statement that defines ``name`` ("" for none) in a module, and what it uses."""
     definitions, imports = _module(module)
     result = []
     for node in definitions.get(name, ()):
         nodes = list(ast.walk(node))  # walking is what takes the time
         names = sorted({inner.id for inner in nodes if isinstance(inner, ast.Name)})
         own = [(module, other) for other in names if other in definitions and other != name]
-        result.append((ast.dump(node), [*_symbols(nodes, imports), *own]))
+        # A digest, for most statements are reached from many scripts.
+        result.append((digest(ast.dump(node)), [*_symbols(nodes, imports), *own]))
     return result
 
 
@@ -102,13 +103,18 @@ def _imports(nodes: Iterable[ast.AST]) -> dict[str, Symbol]:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "deltap":
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                is_module = PACKAGE.joinpath(*inner.split(".")[1:]).with_suffix(".py").is_file()
-                found[alias.asname or alias.name] = (inner, _EVERYTHING) if is_module else (node.module, alias.name)
+                whole = _is_module(inner)
+                found[alias.asname or alias.name] = (inner, _EVERYTHING) if whole else (node.module, alias.name)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "deltap":
                     raise ValueError(f"write 'from deltap import …' instead of 'import {alias.name}'")
     return found
+
+
+@cache
+def _is_module(name: str) -> bool:
+    return PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py").is_file()
 
 
 def _symbols(nodes: Sequence[ast.AST], imports: dict[str, Symbol]) -> Iterator[Symbol]:
