@@ -2,13 +2,20 @@
 
 import json
 import re
+import socket
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tiny
+from deltap import lock
 from deltap.errors import DeltapError
 from deltap.exact.found import NamedSpans
 from deltap.given import Given, read_spans
@@ -19,6 +26,7 @@ from deltap.llm.local import LocalModel
 from deltap.llm.replier import replier
 from deltap.llm.server import ServerModel
 from deltap.llm.spans import find_spans, read_answer, read_question
+from deltap.lock import Owner
 from deltap.settings import LlmSettings, ModelSettings, Server
 from stand_in_llm import serve
 
@@ -148,6 +156,79 @@ def test_nothing_is_asked_for_twice(tmp_path: Path) -> None:
         assert len(requests) == 4
         Cached(ServerModel(server(requests.url, options={"seed": 1})), tmp_path).replies(TASK, ["a"], silent)
         assert len(requests) == 5
+
+
+ASKER = """
+import sys
+from pathlib import Path
+from deltap.llm.ask import Task
+from deltap.llm.cache import Cached
+from deltap.llm.server import ServerModel
+from deltap.settings import LlmSettings, Server
+url, cache, first, last = sys.argv[1:]
+model = Cached(ServerModel(LlmSettings(server=Server(url=url, model="worker"), max_new_tokens=50)), Path(cache))
+texts = [f"text {number}" for number in range(int(first), int(last))]
+assert model.replies(Task("Repeat the text.", ()), texts, lambda done: None) == texts
+"""
+
+
+def test_processes_that_want_the_same_replies_share_the_asking(tmp_path: Path) -> None:
+    def slowly(message: str) -> str:
+        time.sleep(0.02)
+        return message.splitlines()[-1]
+
+    with serve(slowly) as requests:
+        ranges = [(0, 400), (0, 400), (200, 600)]
+        command = [sys.executable, "-c", ASKER, requests.url, str(tmp_path)]
+        processes = [subprocess.Popen([*command, str(first), str(last)]) for first, last in ranges]
+        assert [process.wait(120) for process in processes] == [0, 0, 0]
+    asked = [request["messages"][-1]["content"] for request in requests]
+    assert sorted(asked) == sorted({f"Repeat the text.\ntext {number}" for number in range(600)})
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json"}
+
+
+def test_a_killed_process_keeps_nobody_from_asking(tmp_path: Path) -> None:
+    asking = threading.Event()
+
+    def never(message: str) -> str:
+        asking.set()
+        time.sleep(1)
+        return message.splitlines()[-1]
+
+    with serve(never) as requests:
+        process = subprocess.Popen([sys.executable, "-c", ASKER, requests.url, str(tmp_path), "0", "3"])
+        assert asking.wait(60)
+        process.kill()
+        process.wait()
+        assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".lock"}
+        subprocess.run([sys.executable, "-c", ASKER, requests.url, str(tmp_path), "0", "3"], check=True, timeout=60)
+    assert {path.suffix for path in tmp_path.rglob("*") if path.is_file()} == {".json"}
+
+
+def test_the_lock_of_a_process_killed_after_its_reply_was_kept_goes_too(tmp_path: Path) -> None:
+    with serve(lambda message: message[-1]) as requests:
+        model = Cached(ServerModel(server(requests.url)), tmp_path)
+        model.replies(TASK, ["a", "b"], silent)
+        (kept, _) = tmp_path.rglob("*.json")
+        gone = Owner(socket.gethostname(), 2**22 - 1, 0.0)
+        kept.with_suffix(".lock").write_text(json.dumps(asdict(gone)))
+        counted: list[int] = []
+        assert model.replies(TASK, ["a", "b"], counted.append) == ["a", "b"]
+        assert sum(counted) == 2
+        assert len(requests) == 2
+    assert not list(tmp_path.rglob("*.lock"))
+
+
+def test_whoever_cannot_be_seen_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "_UNSEEN", 0.2)
+    with serve(lambda message: message[-1]) as requests:
+        model = Cached(ServerModel(server(requests.url)), tmp_path)
+        model.replies(TASK, ["a"], silent)
+        (kept,) = tmp_path.rglob("*.json")
+        kept.with_suffix(".lock").write_text(json.dumps(asdict(Owner("elsewhere", 1, 0.0))))
+        kept.unlink()
+        assert model.replies(TASK, ["a"], silent) == ["a"]
+        assert len(requests) == 2
 
 
 def test_a_damaged_reply_is_asked_for_again(tmp_path: Path) -> None:

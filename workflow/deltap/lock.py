@@ -14,7 +14,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from deltap.files import writing
 logger = logging.getLogger("deltap")
 
 _ASKING = 60  # seconds after which nobody asks for a lock with the same draft any more
+_UNSEEN = 60  # seconds for which an owner is waited for of whom nobody can see whether it runs
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,7 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
     Waits ``patience`` seconds for an owner that is about to end, which the log says, then raises DeltapError that names
     it.
     """
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):  # of a process that was killed while it asked
-        with suppress(FileNotFoundError):
-            if time.time() - draft.stat().st_mtime > _ASKING:
-                draft.unlink()
+    _prepare(path)
     text = json.dumps(asdict(Owner.this_process()))
     started = time.monotonic()
     told = False
@@ -87,7 +83,7 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
             if alive is False:
                 _remove(path, found)
             # Of an owner that cannot be seen nobody knows whether it will ever end.
-            elif time.monotonic() - started >= (patience if alive else min(patience, 60)):
+            elif time.monotonic() - started >= (patience if alive else min(patience, _UNSEEN)):
                 raise DeltapError(_busy(path, what, owner, alive))
             else:
                 if not told:
@@ -98,6 +94,31 @@ def locked(path: Path, what: str, patience: float = 60) -> Iterator[None]:
         yield
     finally:
         _remove(path, text)
+
+
+@contextmanager
+def claimed(paths: Iterable[Path]) -> Iterator[list[Path]]:
+    """Hold those of the locks ``paths`` that nobody has, and yield them; nobody is waited for, dead owners included."""
+    text = json.dumps(asdict(Owner.this_process()))
+    mine: list[Path] = []
+    try:
+        for path in paths:
+            _prepare(path)
+            if _create(path, text):
+                mine.append(path)
+        yield mine
+    finally:
+        for path in mine:
+            _remove(path, text)
+
+
+def _prepare(path: Path) -> None:
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):  # of a process that was killed while it asked
+        with suppress(FileNotFoundError):
+            if time.time() - draft.stat().st_mtime > _ASKING:
+                draft.unlink()
 
 
 def _create(path: Path, text: str) -> bool:

@@ -1,12 +1,16 @@
 """Replies that were paid for once: by text, task and model."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from deltap.errors import DeltapError
 from deltap.files import digest, write_json
 from deltap.llm.ask import Progress, Replier, Task
+from deltap.lock import claimed, locked
 
 _PORTION = 256  # replies that a killed job may lose
 
@@ -23,24 +27,54 @@ class Cached:
         return self._replier.identity()
 
     def replies(self, task: Task, texts: Sequence[str], progress: Progress) -> list[str]:
-        """Return the reply to each text; only those that are not kept yet are asked for, each text once."""
+        """Return the reply to each text; only those that are not kept yet are asked for, each text once.
+
+        Processes that want the same replies at the same time share the asking. Only where another one is on a machine
+        that cannot be seen from here, and takes more than a minute, are its texts asked for here as well.
+        """
         paths = [self._path(task, text) for text in texts]
-        found = {path: reply for path in dict.fromkeys(paths) if (reply := _read(path)) is not None}
-        missing = {path: text for path, text in zip(paths, texts, strict=True) if path not in found}
+        wanted = dict(zip(paths, texts, strict=True))
+        found = {path: reply for path in wanted if not _lock(path).exists() and (reply := _read(path)) is not None}
         progress(sum(path in found for path in paths))
-        waiting = list(missing.items())
-        for start in range(0, len(waiting), _PORTION):
-            portion = waiting[start : start + _PORTION]
-            replies = self._replier.replies(task, [text for _, text in portion], progress)
-            for (path, text), reply in zip(portion, replies, strict=True):
-                kept = {"model": self.identity(), "text": task.message(text), "reply": reply}
+        missing = [path for path in wanted if path not in found]
+        for start in range(0, len(missing), _PORTION):
+            with claimed(map(_lock, missing[start : start + _PORTION])) as locks:
+                mine = {path: wanted[path] for path in missing[start : start + _PORTION] if _lock(path) in locks}
+                found |= self._ask(task, mine, progress)
+        theirs = {path: text for path, text in wanted.items() if path not in found}
+        _wait_for(theirs)
+        found |= self._ask(task, theirs, progress)
+        return [found[path] for path in paths]
+
+    def _ask(self, task: Task, wanted: Mapping[Path, str], progress: Progress) -> dict[Path, str]:
+        """Return the replies to ``wanted``: what is kept by now, and what is asked for and kept."""
+        found = {path: reply for path in wanted if (reply := _read(path)) is not None}
+        progress(len(found))
+        missing = [path for path in wanted if path not in found]
+        for start in range(0, len(missing), _PORTION):
+            portion = missing[start : start + _PORTION]
+            replies = self._replier.replies(task, [wanted[path] for path in portion], progress)
+            for path, reply in zip(portion, replies, strict=True):
+                kept = {"model": self.identity(), "text": task.message(wanted[path]), "reply": reply}
                 write_json(path, {**kept, "digest": digest(kept)})
                 found[path] = reply
-        return [found[path] for path in paths]
+        return found
 
     def _path(self, task: Task, text: str) -> Path:
         name = digest([self.identity(), task.instruction, task.examples, text])
         return self._root / name[:2] / f"{name}.json"
+
+
+def _lock(path: Path) -> Path:
+    return path.with_suffix(".lock")
+
+
+def _wait_for(paths: Iterable[Path]) -> None:
+    """Wait until nobody asks for the replies any more, or until nobody can tell whether somebody still does."""
+    with suppress(DeltapError):
+        for path in paths:
+            with locked(_lock(path), "a reply of the language model", patience=math.inf):
+                pass  # which also removes what a killed process left
 
 
 def _read(path: Path) -> str | None:
