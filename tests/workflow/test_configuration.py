@@ -23,6 +23,12 @@ def refused(folder, configfile):
     return done.stdout
 
 
+def test_the_tests_of_a_group_share_a_worker(request):
+    """Without a word they would not where pytest-xdist and pytest do not go together, and take twice the time."""
+    if getattr(request.config.option, "loadgroup", False):
+        assert request.node.nodeid.endswith("@workflow")
+
+
 def test_the_default_configuration_is_the_papers_run_and_needs_neither_torch_nor_transformers(tmp_path):
     # Modules that fail on import stand before the real ones.
     for name in ("torch", "transformers", "sklearn", "pyarrow", "datasets", "huggingface_hub"):
