@@ -7,7 +7,7 @@ import pytest
 import effect
 from deltap.anchors import anchor
 from deltap.controls.bimodality import component, dip, gain_of_two, kappa, threshold
-from deltap.controls.classes import reweighted_gap
+from deltap.controls.classes import reweighted_difference, reweighted_gap
 from deltap.controls.compare import Bootstrap, deeper_half
 from deltap.controls.cuts import alike, dose, heads, windows
 from deltap.controls.estimates import Estimates
@@ -148,6 +148,25 @@ def test_a_class_that_a_group_lacks_is_left_out():
     gaps = [bootstrap.mean(values, q & c) - bootstrap.mean(values, ~q & c) for c in (truthful, ~truthful)]
     found, covered = reweighted_gap(gaps, [bootstrap.share(c) for c in (truthful, ~truthful)])
     assert found.resampled.estimate == pytest.approx(-8)
+    assert covered == pytest.approx(50)
+
+
+def test_the_difference_of_two_cuts_is_over_the_classes_that_both_have():
+    truthful = np.arange(200)[None, None] % 2 == 0
+    bootstrap = Bootstrap.seeded(200, DRAWS, min_n=5)
+    values = np.where(truthful, -40.0, -20.0)  # under both cuts, whoever flips
+
+    def of(q):
+        flipped = np.where(q, values, 0.0)
+        gaps = [bootstrap.mean(flipped, q & c) - bootstrap.mean(flipped, ~q & c) for c in (truthful, ~truthful)]
+        return gaps, [bootstrap.share(c) for c in (truthful, ~truthful)]
+
+    in_both, in_one = np.arange(200)[None, None] < 60, truthful & (np.arange(200) < 60)
+    apart = reweighted_gap(*of(in_both))[0] - reweighted_gap(*of(in_one))[0]
+    assert apart.resampled.estimate == pytest.approx(10)
+    difference, covered = reweighted_difference(*of(in_both), *of(in_one))
+    assert difference.resampled.estimate == pytest.approx(0)
+    assert np.nanmax(np.abs(difference.resampled.draws)) == pytest.approx(0)
     assert covered == pytest.approx(50)
 
 

@@ -21,7 +21,8 @@ def classes(
       boolean, of the test samples);
     - ``flip_rate``, ``delta_p`` and ``gap`` within each predicted class;
     - ``gap`` of the group ``reweighted``, a curve: `reweighted_gap`; ``covered``: the share of samples in its classes;
-    - of each of ``controls`` the same ``gap``, and ``gap_difference``: the method's less it (control ``<name> class``).
+    - of each of ``controls`` the same ``gap``, and ``gap_difference``: the method's less it, over the classes that both
+      have, which hold ``covered`` percent (control ``<name> class``).
     """
     values = method.delta_p()
     is_truthful = np.broadcast_to(truthful, values.shape)
@@ -40,14 +41,17 @@ def classes(
             rows.mean("class", "gap", within["q_anchored"] - within["a_anchored"], group=name, **keys)
             if grouping == "per_layer":
                 rows.mean("class", "flip_rate", bootstrap.share(q, of=inside), group=name, **keys)
-        reweighted, covered = reweighted_gap(*within_classes(method, grouping, bootstrap))
+        ours = within_classes(method, grouping, bootstrap)
+        reweighted, covered = reweighted_gap(*ours)
         rows.curve("class", "gap", reweighted, group="reweighted", **keys)
         rows.add("class", "covered", float(np.mean(covered[deeper_half(len(covered))])), **keys)
         for control in controls:
-            other, _ = reweighted_gap(*within_classes(control, grouping, bootstrap))
+            theirs = within_classes(control, grouping, bootstrap)
             name = f"{control.name} class"
-            rows.curve(name, "gap", other, group="reweighted", **keys)
-            rows.difference(name, "gap_difference", reweighted - other, group="reweighted", **keys)
+            rows.curve(name, "gap", reweighted_gap(*theirs)[0], group="reweighted", **keys)
+            difference, both = reweighted_difference(*ours, *theirs)
+            rows.difference(name, "gap_difference", difference, group="reweighted", **keys)
+            rows.add(name, "covered", float(np.mean(both[deeper_half(len(both))])), **keys)
 
 
 def says_truthful(estimated: Estimated) -> np.ndarray:
@@ -68,15 +72,33 @@ def within_classes(estimated: Estimated, grouping: Grouping, bootstrap: Bootstra
     return gaps, [bootstrap.share(inside) for inside in classes]
 
 
-def reweighted_gap(gaps: list[Curve], shares: list[Curve]) -> tuple[Curve, np.ndarray]:
+def reweighted_difference(
+    gaps: list[Curve], shares: list[Curve], other_gaps: list[Curve], other_shares: list[Curve]
+) -> tuple[Curve, np.ndarray]:
+    """Return the difference of two reweighted gaps over the classes that both have, and the share it covers.
+
+    Each gap over classes of its own would differ by what the classes differ in, too.
+    """
+    both = _there(gaps) & _there(other_gaps)
+    one, covered = reweighted_gap(gaps, shares, both)
+    other, _ = reweighted_gap(other_gaps, other_shares, both)
+    return one - other, covered
+
+
+def _there(gaps: list[Curve]) -> np.ndarray:
+    """Tell in which classes there is a gap, shape (classes, layers)."""
+    return np.stack([np.isfinite(gap.resampled.estimate) for gap in gaps])
+
+
+def reweighted_gap(gaps: list[Curve], shares: list[Curve], of: np.ndarray | None = None) -> tuple[Curve, np.ndarray]:
     """Return the gap between the groups when both have the class mix of all test samples, and the share it covers.
 
     With the gap g_c within class c and the share π_c of all samples in it, Σ π_c g_c / Σ π_c over the classes in which
-    both groups have enough samples, which hold ``covered`` percent of all, shape (layers,). If the groups differ in
-    class alone, every g_c and so the result is zero. Source: direct standardisation, as in Rothman et al. 2008, "Modern
-    Epidemiology", chapter 3.
+    both groups have enough samples (or the classes ``of``, shape (classes, layers)), which hold ``covered`` percent of
+    all, shape (layers,). If the groups differ in class alone, every g_c and so the result is zero. Source: direct
+    standardisation, as in Rothman et al. 2008, "Modern Epidemiology", chapter 3.
     """
-    there = np.stack([np.isfinite(gap.resampled.estimate) for gap in gaps])  # (classes, layers)
+    there = _there(gaps) if of is None else of
 
     def mixed(gap: np.ndarray, share: np.ndarray, present: np.ndarray) -> np.ndarray:
         weight = np.where(present, share, 0)

@@ -53,8 +53,9 @@ def regrouping(estimates: Estimates, anchors: pa.Table, share: float, rows: Rows
       ``layers``), and over refits at each of them (``refits``);
     - ``stable``: share of samples that are, and ``stable q_anchored``: that are, and are Q-Anchored (percent);
     - of each its value ``by chance``;
-    - ``kappa``: agreement beyond chance of the reference anchors with those of another site and position, and of the
-      groupings with each other, mean over the deeper half.
+    - ``kappa``: agreement of the reference anchors with those of another site and position, and of the groupings with
+      each other, mean over the deeper half without k* itself; beyond what flip rates give, but not beyond class: two
+      sites that only share which class flips agree by more than 0.
     """
     flipped = verdicts(estimates)
     found = estimates.found
@@ -75,7 +76,9 @@ def regrouping(estimates: Estimates, anchors: pa.Table, share: float, rows: Rows
         rows.add("regrouping", f"stable{chance}", 100 * float(stable.mean()), group="layers", n=n)
         rows.add("regrouping", f"stable q_anchored{chance}", 100 * float((stable & q).mean()), group="layers", n=n)
     reference = estimates.plain["reference"][0]
-    kappas = [kappa(layer, reference) for layer in flipped[0]]
+    first = deeper_half(len(found.clean)).start
+    others = [layer for index, layer in enumerate(flipped[0], first) if index != estimates.measured.k_star]
+    kappas = [kappa(layer, reference) for layer in others]
     there = [value for value in kappas if value is not None]
     rows.add("regrouping", "kappa", float(np.mean(there)) if there else None, group="per_layer and reference", n=n)
     for (site, position), other in _elsewhere(estimates, anchors).items():

@@ -56,7 +56,10 @@ def report(
     series: dict[str, Statistics] = {}
     for _, part in frame.groupby(keys, sort=False):
         words = [_called(names, name, str(part[name].iloc[0])) for name in told_apart]
-        series[", ".join(words)] = Statistics(part)
+        called = ", ".join(words)
+        if called in series:  # two of one label
+            called += f" ({', '.join(str(part[name].iloc[0]) for name in told_apart)})"
+        series[called] = Statistics(part)
     context = _Context(
         settings,
         level,
