@@ -83,6 +83,19 @@ class Generation:
                 "the prompt's examples or leave these questions out"
             )
 
+    def _refuse_long_answers(
+        self, questions: Sequence[Question], prompts: Sequence[Prompt], answers: Sequence[Generated | None]
+    ) -> None:
+        """Raise DeltapError where a given answer does not fit the model's context behind its prompt."""
+        limit = self.model.engine.max_positions
+        for question, prompt, answer in zip(questions, prompts, answers, strict=True):
+            if limit and answer and len(prompt.ids) + len(answer.ids) > limit:
+                raise DeltapError(
+                    f"{self.dataset}: the given answer to question {question['question_id']!r} is too long: "
+                    f"{len(prompt.ids)} tokens of the prompt and {len(answer.ids)} of the answer, the model takes "
+                    f"{limit}; shorten the answer or leave its row out"
+                )
+
     def is_given(self, question: Question) -> bool:
         """Tell whether the answer to a question comes from a file, or would, but the file has none."""
         if self._generated is not None:
@@ -117,10 +130,12 @@ class Generation:
         if self._given:
             progress(len(questions))
             answers = [self._given.find(question) for question in questions]
-            return [
+            spelled = [
                 None if answer is None else Generated(self.model.spell(prompt, answer) if answer else [], given=True)
                 for prompt, answer in zip(prompts, answers, strict=True)
-            ], {}
+            ]
+            self._refuse_long_answers(questions, prompts, spelled)
+            return spelled, {}
         path = self._path(questions)
         if self._store.has(path):
             logger.info("answers %s are there already", path.stem)

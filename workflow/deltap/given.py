@@ -150,6 +150,8 @@ def _read(
                 others += 1
             else:
                 given.add(question_id, item)
+        if not number:
+            raise DeltapError(f"{path}: no rows; give the right file, or take it out of 'given'")
         if found and not (found.keys() & {"question_id", "question"} and found.keys() & set(columns)):
             raise DeltapError(
                 f"{path}: found the columns {', '.join(map(repr, found))}; expected question_id or question, and "
@@ -161,7 +163,11 @@ def _read(
                 f"{path}: none of its {number} rows belongs to a question of {dataset}; check question_id, or add the "
                 "columns dataset and model, which say what a row counts for"
             )
-        if number > elsewhere:
+        if number == elsewhere:
+            logger.warning(
+                "%s: none of %d rows is for %s, %s: all name another model or data set", path, number, model, dataset
+            )
+        else:
             logger.info("%s: %d of %d rows are for %s, %s", path, number - others - elsewhere, number, model, dataset)
     return given
 

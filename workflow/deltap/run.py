@@ -111,6 +111,12 @@ class Run:
         job.
         """
         mistakes = []
+        for key, path in self.settings.paths:
+            lost = next(
+                (part for part in (Path(path), *Path(path).parents) if part.is_symlink() or part.exists()), None
+            )
+            if lost and not lost.is_dir():
+                mistakes.append(f"configuration: paths.{key}: {lost} is no folder; remove it, or give another path")
         for name, dataset in self.datasets.items():
             try:
                 check_file(dataset, name)

@@ -95,7 +95,9 @@ SPLITTING: tuple[Engine, ...] = ("accelerate", "deepspeed")
 QuestionColumn = Literal[
     "question_id", "question", "gold_answers", "subject", "property", "popularity", "question_type"
 ]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", description="A slug: it becomes part of paths.")]
+Name = Annotated[
+    str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=100, description="A slug: it becomes part of paths.")
+]
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -294,7 +296,7 @@ class ProbeSettings(Section):
     max_iterations: int = Field(1000, ge=1)
     hidden_units: int = Field(64, ge=1)
     """mlp only."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**32)
 
 
 class BootstrapSettings(Section):
@@ -302,7 +304,7 @@ class BootstrapSettings(Section):
 
     draws: int = Field(2000, ge=1)
     level: Fraction = 0.95
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**32)
     over_layers: OverLayers = "pointwise"
     """Whether the interval covers the mean of each layer with probability ``level``, or the band the whole curve
     (``simultaneous``, which is wider)."""
@@ -386,7 +388,7 @@ class ControlSettings(Section):
 
     site: Site = "attn"
     position: Position = "exact_answer_last"
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**32)
     permuted_labels: int = Field(5, ge=0)
     """Draws of probes that are trained on permuted labels; 0: none."""
     noise: int = Field(5, ge=0)
@@ -511,7 +513,12 @@ class PathSettings(Section):
         expanded = os.path.expandvars(path)
         if "$" in expanded:
             raise ValueError("an environment variable in it is not set")
-        return str(Path(expanded).expanduser())
+        if "\0" in expanded:
+            raise ValueError("a path has no NUL character")
+        try:
+            return str(Path(expanded).expanduser())
+        except RuntimeError:
+            raise ValueError("nobody has the home directory that ~ means") from None
 
 
 class Source(Section):

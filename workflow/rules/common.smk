@@ -11,6 +11,11 @@ def as_json(settings):
     return settings.model_dump_json()
 
 
+def literal(text):
+    """Return a parameter that is ``text`` as it stands: what stands in braces in a label or a path is no wildcard."""
+    return lambda wildcards: text
+
+
 def contents(*inputs):
     """Return a digest of files that come from outside, so that one that an older one replaces reruns the rule, too.
 

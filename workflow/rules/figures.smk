@@ -17,7 +17,7 @@ for NAME, JOB in FIGURES.items():
         benchmark:
             f"{RESULTS}/benchmarks/figures/{NAME}.tsv"
         params:
-            settings=as_json(JOB.stage),
+            settings=literal(as_json(JOB.stage)),
             out=lambda wildcards, output: Path(output[0]).parent,
             code=PLOT_CODE,
         threads: min(4, len(JOB.stage.figures))
@@ -48,10 +48,10 @@ rule figures_partial:
     log:
         f"{RESULTS}/logs/figures_partial.log",
     params:
-        settings=as_json(RUN.partial_figures()),
+        settings=literal(as_json(RUN.partial_figures())),
         parts=[part for table in ("anchors", "probes", "answers", "controls") for part in PARTS.get(table, []) if Path(part).exists()],
         expected=len(PARTS["anchors"]),
-        labels=json.dumps(RUN.labels(), ensure_ascii=False),
+        labels=literal(json.dumps(RUN.labels(), ensure_ascii=False)),
         out=f"{RESULTS}/figures_partial",
     threads: 2
     conda:

@@ -29,7 +29,7 @@ rule merge:
     benchmark:
         f"{RESULTS}/benchmarks/merge/{{table}}.tsv"
     params:
-        metadata=json.dumps({"labels": RUN.labels(), "anchors": SETTINGS.anchors}, ensure_ascii=False),
+        metadata=literal(json.dumps({"labels": RUN.labels(), "anchors": SETTINGS.anchors}, ensure_ascii=False)),
         code=code("merge"),
     wildcard_constraints:
         table="|".join(PARTS),

@@ -19,7 +19,12 @@ def check_model_directory(directory: Path) -> None:
         gguf = sorted(directory.glob("*.gguf"))
         remedy = f"; to use the GGUF file in it, give the file: 'path: {gguf[0]}'" if gguf else ""
         raise DeltapError(f"{directory}: no config.json, so this is not a transformers model directory{remedy}")
-    if not any(directory.glob("*.safetensors")):
+    lost = sorted(path.name for path in directory.iterdir() if path.is_symlink() and not path.exists())
+    if lost:
+        raise DeltapError(
+            f"{directory}: {', '.join(lost)} lead to files that are not there any more; fetch the model again"
+        )
+    if not any(path.is_file() for path in directory.glob("*.safetensors")):
         pickles = any(directory.glob("*.bin")) or any(directory.glob("*.pt"))
         remedy = (
             "; only pickled weights are there, which are never loaded: convert them to safetensors" if pickles else ""
@@ -31,16 +36,18 @@ def check_model_directory(directory: Path) -> None:
     if index.is_file():
         try:
             shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError) as error:
+            missing = sorted(shard for shard in shards if not (directory / shard).is_file())
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise DeltapError(f"{index}: not a readable weight index ({error}); fetch the model again") from None
-        missing = sorted(shard for shard in shards if not (directory / shard).is_file())
         if missing:
             raise DeltapError(f"{directory}: weights are incomplete, missing {', '.join(missing)}")
 
 
 def model_files(directory: Path) -> list[Path]:
     """Return the files of a model directory that decide what the model is."""
-    return sorted(path for path in directory.iterdir() if path.suffix in _KINDS and path.name != MANIFEST)
+    return sorted(
+        path for path in directory.iterdir() if path.suffix in _KINDS and path.name != MANIFEST and path.is_file()
+    )
 
 
 def revision(directory: Path) -> str:

@@ -32,7 +32,7 @@ def text(value: Any, column: str) -> str:
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or value in (math.inf, -math.inf):
         raise BadRow(f"{column}: expected text, found {_shown(value)}")
     return unicode(undamaged(_BLANKS.sub(" ", str(value)).strip()))
 
@@ -117,8 +117,14 @@ def number(value: Any, column: str) -> float | None:
 
 
 def as_json(value: Any) -> str:
-    """Return a cell's value as JSON with sorted keys; what JSON does not know becomes text, NaN null."""
-    return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False)
+    """Return a cell's value as JSON with sorted keys; what JSON does not know becomes text, NaN null.
+
+    Raises BadRow for one that is nested too deep.
+    """
+    try:
+        return json.dumps(_plain(value), sort_keys=True, ensure_ascii=False)
+    except RecursionError:
+        raise BadRow("nested too deep to be read") from None
 
 
 def _plain(value: Any) -> Any:
